@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The ground floor: what every other file may use and nothing else knows. */
+#ifndef HWT_BASE_H
+#define HWT_BASE_H
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Two lines: the adjacent-line prefetcher of x86 pulls lines in pairs, so that fields which must
+ * not share a line are kept two lines apart.
+ */
+#define CACHE_LINE 64
+#define CACHE_PAIR 128
+
+#define container_of(pointer, type, member) \
+    ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+
+/* Nothing that several files share is anybody else's: no detour through the GOT. */
+#define HIDDEN __attribute__((visibility("hidden")))
+
+#define likely(condition)   __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+
+#ifdef HWT_DEBUG
+void base_fail(const char *what, const char *file, int line) __attribute__((noreturn, cold));
+#define hwt_assert(condition) \
+    ((condition) ? (void)0 : base_fail("assertion failed: " #condition, __FILE__, __LINE__))
+#else
+#define hwt_assert(condition) ((void)0)
+#endif
+
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+#endif

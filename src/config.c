@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a timer is told at its creation: defaults and checks. */
+#include <errno.h>
+#include <string.h>
+
+#include "timer.h"
+
+#define DEFAULT_TICK_NS HWT_MSEC(1)
+#define DEFAULT_SLOTS   512u
+#define LEAST_TICK_NS   HWT_USEC(1)
+#define MOST_SLOTS      (UINT32_C(1) << 20)
+
+void hwt_config_init(hwt_config *config)
+{
+    if (!config)
+        return;
+    memset(config, 0, sizeof *config);
+    config->struct_size = sizeof *config;
+    config->tick_ns = DEFAULT_TICK_NS;
+    config->ticks_per_wheel = DEFAULT_SLOTS;
+    config->clock_id = CLOCK_MONOTONIC;
+    config->thread_name = "hwt-worker";
+}
+
+static bool enums_known(const hwt_config *config)
+{
+    return (config->wheel == HWT_WHEEL_HIERARCHICAL || config->wheel == HWT_WHEEL_HASHED) &&
+           (config->drive == HWT_DRIVE_WORKER || config->drive == HWT_DRIVE_CALLER);
+}
+
+static bool clock_known(clockid_t id)
+{
+    return id == 0 || id == CLOCK_MONOTONIC || id == CLOCK_BOOTTIME;
+}
+
+static uint32_t round_up(uint32_t slots)
+{
+    uint32_t rounded = 1;
+
+    while (rounded < slots)
+        rounded *= 2;
+    return rounded;
+}
+
+static bool geometry_valid(uint64_t tick_ns, uint32_t slots)
+{
+    return tick_ns >= LEAST_TICK_NS && slots <= MOST_SLOTS &&
+           tick_ns <= (uint64_t)INT64_MAX / round_up(slots);
+}
+
+static void take_clock(hwt_timer *timer, const hwt_config *config)
+{
+    timer->clock.id = config->clock_id == CLOCK_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC;
+    timer->clock.now = config->now;
+    timer->clock.context = config->clock;
+    timer->kind = config->now                            ? KIND_CALLERS_CLOCK
+                  : config->clock_id == CLOCK_BOOTTIME ? KIND_BOOTTIME
+                                                         : 0;
+}
+
+int config_apply(hwt_timer *timer, const hwt_config *config, uint32_t *slots)
+{
+    const char *name = config->thread_name ? config->thread_name : "hwt-worker";
+    uint64_t tick_ns = config->tick_ns ? config->tick_ns : DEFAULT_TICK_NS;
+
+    *slots = config->ticks_per_wheel ? config->ticks_per_wheel : DEFAULT_SLOTS;
+    if (!enums_known(config) || !clock_known(config->clock_id) || !geometry_valid(tick_ns, *slots))
+        return -EINVAL;
+    if (config->now && config->drive != HWT_DRIVE_CALLER)
+        return -EINVAL;
+    if (config->executor && !config->execute)
+        return -EINVAL;
+    *slots = round_up(*slots);
+    take_clock(timer, config);
+    timer->tick_ns = tick_ns;
+    timer->max_pending = config->max_pending;
+    timer->slow_task_ns = config->slow_task_ns;
+    timer->drive = config->drive;
+    timer->execute = config->execute;
+    timer->executor = config->executor;
+    timer->log = config->log;
+    timer->log_arg = config->log_arg;
+    strncpy(timer->thread_name, name, sizeof timer->thread_name - 1);
+    timer->thread_name[sizeof timer->thread_name - 1] = '\0';
+    return 0;
+}

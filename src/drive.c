@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The caller's own thread as the worker, and a descriptor that tells its event loop when. */
+#include <errno.h>
+
+#include "timer.h"
+
+/* Sets the descriptor to the next deadline, or to now if something came up meanwhile. */
+static void arm(hwt_timer *timer)
+{
+    uint64_t until;
+
+    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && !worker_plan(timer, &until))
+        platform_timerfd_set(load_relaxed(&timer->park.fd), 1);
+}
+
+int hwt_timer_advance(hwt_timer *timer)
+{
+    int ran;
+
+    if (!timer || timer->drive != HWT_DRIVE_CALLER)
+        return -EINVAL;
+    if (!timer_is_ours(timer))
+        return -ECHILD;
+    if (run_is_inside(timer))
+        return -EDEADLK;
+    if (load_acquire(&timer->phase) >= PHASE_STOPPING)
+        return -ESHUTDOWN;
+    if (pthread_mutex_trylock(&timer->driving) != 0)
+        return -EBUSY;
+    if (load_acquire(&timer->phase) >= PHASE_STOPPING) { /* stopped while this got here */
+        pthread_mutex_unlock(&timer->driving);
+        return -ESHUTDOWN;
+    }
+    park_leave(&timer->park);
+    ran = worker_pass(timer, true);
+    if (!timer_is_ours(timer)) /* a task forked */
+        return -ECHILD;
+    worker_flush_returns(timer);
+    arm(timer);
+    pthread_mutex_unlock(&timer->driving);
+    return ran;
+}
+
+/* Without the wheel: no deadline is earlier, but it may be of one that was cancelled. */
+static uint64_t estimate(const hwt_timer *timer)
+{
+    uint64_t earliest = load_relaxed(&timer->worker.next_deadline);
+
+    if (hwt_timer_pending(timer) == 0)
+        return UINT64_MAX;
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        earliest = min_u64(earliest, load_seq(&timer->lanes.lane[i].earliest));
+    return earliest;
+}
+
+uint64_t hwt_timer_next_deadline(hwt_timer *timer)
+{
+    uint64_t earliest;
+
+    if (!timer || !timer_is_ours(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING)
+        return UINT64_MAX;
+    if (timer->drive == HWT_DRIVE_CALLER && !run_is_inside(timer) &&
+        pthread_mutex_trylock(&timer->driving) == 0) {
+        worker_collect(timer, 0, true);
+        earliest = wheel_earliest(timer->worker.wheel, true);
+        store_relaxed(&timer->worker.next_deadline, earliest);
+        arm(timer);
+        pthread_mutex_unlock(&timer->driving);
+    } else {
+        earliest = estimate(timer);
+    }
+    return earliest >= DEADLINE_NEVER ? UINT64_MAX : earliest;
+}
+
+int hwt_timer_fd(hwt_timer *timer)
+{
+    int fd;
+
+    if (!timer || timer->drive != HWT_DRIVE_CALLER)
+        return -EINVAL;
+    if (!timer_is_ours(timer))
+        return -ECHILD;
+    if (timer->clock.now)
+        return -ENOTSUP;
+    pthread_mutex_lock(&timer->mutex);
+    fd = load_relaxed(&timer->park.fd);
+    if (fd < 0) {
+        fd = platform_timerfd_create(timer->clock.id);
+        if (fd >= 0) {
+            store_relaxed(&timer->park.fd, fd);
+            /* Fires at once: the first advance finds out what is next, and arms it. */
+            platform_timerfd_set(fd, 1);
+            store_release(&timer->park.kind, PARK_TIMERFD);
+        }
+    }
+    pthread_mutex_unlock(&timer->mutex);
+    return fd;
+}

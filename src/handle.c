@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What can be done with a handle, from any thread. A handle outlives its timer (G9): the timer's
+ * parts are touched only by whoever has won the word, because stop then waits for that winner's
+ * last step (rule C6 of docs/concurrency.md).
+ */
+#include <errno.h>
+
+#include "timer.h"
+
+#define NOTICES_PER_WAKE 4096u /* the bound on what lies cancelled but not yet buried (G6) */
+
+void timeout_free(hwt_timeout *timeout)
+{
+    struct timeout_extra *extra = timeout_extra(timeout);
+
+    if (extra)
+        pool_give((hwt_timeout *)(void *)extra);
+    pool_give(timeout);
+}
+
+/* ---- cancel ---- */
+
+/* Counted before it is queued: after that, stop may let go of all but the shell. */
+static void notify_cancelled(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct lane *lane = lanes_here(&timer->lanes);
+    uint64_t sent = add_relaxed(&lane->notices_sent, 1) + 1;
+
+    add_release(&lane->cancelled, 1);
+    lane_notify(lane, timeout);
+    if (sent % NOTICES_PER_WAKE == 0)
+        park_wake(&timer->park);
+}
+
+/* Won while pending. Until it is out of its slot, or its notice is queued, stop waits for it. */
+static void cancel_pending(hwt_timeout *timeout)
+{
+    hwt_timer *timer = timeout->timer;
+
+    run_release_quota(timer);
+    if (likely(lane_withdraw(&timer->lanes, timeout)))
+        store_release(&timeout->withdrawn, 1);
+    else
+        notify_cancelled(timer, timeout);
+}
+
+/*
+ * Nudged, with the executor, or running: here nothing that the winner does would make stop wait
+ * for him. So he first signs in as a guest of the shell, which outlives the timer.
+ */
+static __attribute__((noinline)) enum cancel_win cancel_as_guest(hwt_timeout *timeout)
+{
+    hwt_timer *timer = timeout->timer;
+    enum cancel_win win;
+
+    add_seq(&timer->guests, 1);
+    win = timeout_cancel(timeout);
+    if (win == CANCEL_PENDING) {
+        cancel_pending(timeout);
+    } else if (win != CANCEL_LOST) {
+        run_release_quota(timer);
+        add_release(&lanes_here(&timer->lanes)->cancelled, 1);
+    }
+    sub_acq_rel(&timer->guests, 1);
+    return win;
+}
+
+bool handle_cancel(hwt_timeout *timeout)
+{
+    enum cancel_win win = CANCEL_PENDING;
+
+    if (likely(timeout_cancel_pending(timeout)))
+        cancel_pending(timeout);
+    else if (timeout_has_ended(timeout) || (win = cancel_as_guest(timeout)) == CANCEL_LOST)
+        return false;
+    if (unlikely(timeout->kind & KIND_EXTENDED) && win != CANCEL_RUNNING)
+        run_hook(timeout); /* while it runs its arg is in use: whoever runs it calls the hook */
+    return true;
+}
+
+bool hwt_timeout_cancel(hwt_timeout *timeout)
+{
+    if (unlikely(!timeout) || unlikely(!timer_is_ours(timeout->timer)))
+        return false;
+    return handle_cancel(timeout);
+}
+
+int hwt_timeout_cancel_sync(hwt_timeout *timeout)
+{
+    bool won;
+
+    if (!timeout)
+        return -EINVAL;
+    if (!timer_is_ours(timeout->timer))
+        return -ECHILD;
+    if (run_frame_of(timeout))
+        return -EDEADLK;
+    won = handle_cancel(timeout);
+    timeout_await_run(timeout);
+    return won;
+}
+
+/* ---- reschedule ---- */
+
+static void nudge(hwt_timer *timer, hwt_timeout *timeout)
+{
+    lane_notify(lanes_here(&timer->lanes), timeout);
+    /* Another one may have moved it still earlier meanwhile, and relies on this nudge. */
+    park_wake_for(&timer->park, word_deadline(load_seq(&timeout->word)));
+}
+
+bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
+{
+    uint64_t deadline = deadline_clamp(deadline_ns);
+    const struct run_frame *frame;
+
+    if (unlikely(!timeout) || unlikely(!timer_is_ours(timeout->timer)))
+        return false;
+    if (unlikely(run_frames) && (frame = run_frame_of(timeout)) != NULL)
+        return run_rearm(frame, timeout, deadline);
+    switch (timeout_move(timeout, deadline)) {
+    case MOVE_LOST:
+        return false;
+    case MOVE_DONE:
+        break;
+    case MOVE_NUDGE:
+        nudge(timeout->timer, timeout);
+        break;
+    case MOVE_COMPARE:
+        park_wake_for(&timeout->timer->park, deadline);
+        break;
+    }
+    return true;
+}
+
+/* A system clock is known without the timer, which may be gone. */
+static uint64_t handle_now(const hwt_timeout *timeout)
+{
+    if (unlikely(timeout->kind & KIND_CALLERS_CLOCK))
+        return timer_now(timeout->timer);
+    return clock_system_now(timeout->kind & KIND_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC);
+}
+
+bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns)
+{
+    if (unlikely(!timeout) || timeout_has_ended(timeout))
+        return false;
+    return hwt_timeout_reschedule_at(timeout, deadline_after(handle_now(timeout), delay_ns));
+}
+
+/* ---- looking at it ---- */
+
+hwt_state hwt_timeout_state(const hwt_timeout *timeout)
+{
+    if (!timeout)
+        return HWT_CANCELLED;
+    switch (word_code(load_acquire(&timeout->word))) {
+    case WORD_PENDING:
+    case WORD_NUDGED:
+    case WORD_DISPATCHED:
+        return HWT_PENDING;
+    case WORD_RUNNING:
+    case WORD_REARMED:
+    case WORD_LAST:
+        return HWT_RUNNING;
+    case WORD_EXPIRED:
+        return HWT_EXPIRED;
+    case WORD_CANCELLED:
+        break;
+    }
+    return HWT_CANCELLED;
+}
+
+bool hwt_timeout_is_expired(const hwt_timeout *timeout)
+{
+    hwt_state state = hwt_timeout_state(timeout);
+    return state == HWT_RUNNING || state == HWT_EXPIRED;
+}
+
+bool hwt_timeout_is_cancelled(const hwt_timeout *timeout)
+{
+    return timeout && hwt_timeout_state(timeout) == HWT_CANCELLED;
+}
+
+hwt_timer *hwt_timeout_timer(const hwt_timeout *timeout)
+{
+    return timeout ? timeout->timer : NULL;
+}
+
+hwt_task *hwt_timeout_task(const hwt_timeout *timeout)
+{
+    return timeout ? timeout->task : NULL;
+}
+
+void *hwt_timeout_arg(const hwt_timeout *timeout)
+{
+    return timeout ? timeout_arg(timeout) : NULL;
+}
+
+uint64_t hwt_timeout_deadline(const hwt_timeout *timeout)
+{
+    uint64_t deadline = timeout ? word_deadline(load_acquire(&timeout->word)) : DEADLINE_NEVER;
+    return deadline == DEADLINE_NEVER ? UINT64_MAX : deadline;
+}
+
+/* ---- references ---- */
+
+#ifdef HWT_DEBUG
+static void check_alive(const hwt_timeout *timeout)
+{
+    uint32_t refs = load_relaxed(&timeout->refs);
+
+    if (refs == 0 || refs > UINT32_MAX / 2)
+        base_fail("a handle was used after its last reference was dropped", __FILE__, __LINE__);
+}
+#else
+static void check_alive(const hwt_timeout *timeout)
+{
+    (void)timeout;
+}
+#endif
+
+hwt_timeout *hwt_timeout_ref(hwt_timeout *timeout)
+{
+    if (!timeout)
+        return NULL;
+    check_alive(timeout);
+    add_relaxed(&timeout->refs, 1);
+    return timeout;
+}
+
+void hwt_timeout_unref(hwt_timeout *timeout)
+{
+    if (unlikely(!timeout))
+        return;
+    check_alive(timeout);
+    if (timeout_drop(timeout)) {
+#ifdef HWT_DEBUG
+        store_relaxed(&timeout->refs, 0);
+#endif
+        timeout_free(timeout);
+    }
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "lane.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define PROBES       12 /* occupied slots stepped over before a timeout goes to the spill */
+#define CROWDED_AT   3  /* that many in a row: ask the worker for space */
+#define LOOK_AHEAD   (LANE_SLOTS / 2)
+#define LOOK_EVERY   1024u
+#define SLOTS_AHEAD  16 /* the producer's prefetch of the ring */
+#define SWEEP_AHEAD  16 /* the sweep's prefetch of timeouts */
+#define COUNT_TRIES  1000
+
+/* ---- creation ---- */
+
+int lanes_create(struct lanes *lanes, unsigned cpus)
+{
+    size_t ring = LANE_SLOTS * sizeof(uint64_t), each;
+    char *base;
+
+    for (lanes->count = 1; lanes->count < cpus && lanes->count * 2 <= LANES_MAX;)
+        lanes->count *= 2;
+    each = sizeof(struct lane) + ring;
+    /* calloc: pages that no producer comes to are never touched */
+    lanes->memory = calloc(1, lanes->count * each + CACHE_PAIR);
+    if (!lanes->memory)
+        return -ENOMEM;
+    base = (char *)(((uintptr_t)lanes->memory + CACHE_PAIR - 1) & ~(uintptr_t)(CACHE_PAIR - 1));
+    lanes->lane = (struct lane *)(void *)base;
+    base += lanes->count * sizeof(struct lane);
+    for (unsigned i = 0; i < lanes->count; i++, base += ring) {
+        lanes->lane[i].ring = (_Atomic uint64_t *)(void *)base;
+        store_relaxed(&lanes->lane[i].earliest, UINT64_MAX);
+        ck_stack_init(&lanes->lane[i].notices);
+        ck_stack_init(&lanes->lane[i].spill);
+    }
+    return 0;
+}
+
+void lanes_destroy(struct lanes *lanes)
+{
+    free(lanes->memory);
+    lanes->memory = NULL;
+    lanes->lane = NULL;
+}
+
+/* ---- submission ---- */
+
+static void announce(struct lane *lane, uint64_t deadline)
+{
+    /* The timeout lies in its slot by now (C3): the worker takes `earliest` first, then looks. */
+    uint64_t earliest = load_seq(&lane->earliest);
+
+    while (unlikely(deadline < earliest)) {
+        if (cas_seq(&lane->earliest, &earliest, deadline))
+            return;
+    }
+}
+
+static void push_spill(struct lane *lane, hwt_timeout *timeout)
+{
+    timeout->origin = ORIGIN_SPILL;
+    ck_stack_push_upmc(&lane->spill, &timeout->spill);
+    ck_pr_fence_atomic_load(); /* pushed before the comparisons that follow (C4) */
+}
+
+/* Nothing comes back from the spill, so stop waits for whoever is between the two steps (C6). */
+static int spill(struct lane *lane, hwt_timeout *timeout)
+{
+    int result = -ESHUTDOWN;
+
+    add_seq(&lane->spilling, 1); /* before `closed` is read: pairs with lane_sweep_all */
+    if (!load_seq(&lane->closed)) {
+        add_relaxed(&lane->spilled, 1);
+        push_spill(lane, timeout);
+        result = 0;
+    }
+    sub_acq_rel(&lane->spilling, 1);
+    return result;
+}
+
+/* Fills an empty slot. False: it is not empty. */
+static bool try_slot(struct lane *lane, uint32_t origin, hwt_timeout *timeout)
+{
+    _Atomic uint64_t *slot = &lane->ring[origin & LANE_MASK];
+    uint64_t held = load_relaxed(slot);
+
+    if (slot_timeout(held))
+        return false;
+    if (unlikely(slot_count(held) == (UINT64_C(1) << SLOT_COUNT_BITS) - 1)) {
+        if (!cas_acq_rel(slot, &held, 0))
+            return false;
+        add_relaxed(&lane->carried, slot_count(held));
+        held = 0;
+    }
+    timeout->origin = origin;
+    /* publishes the timeout to whoever empties the slot; seq_cst for C2 to C4 */
+    return cas_seq(slot, &held, held | (uint64_t)(uintptr_t)timeout);
+}
+
+static void raise_groups_used(struct lane *lane, uint32_t groups)
+{
+    uint32_t used = load_relaxed(&lane->groups_used);
+
+    while (used < groups && !cas_acq_rel(&lane->groups_used, &used, groups))
+        continue;
+}
+
+/* The group is known to the next sweep: the flag is read after the slot was filled (C2). */
+static void mark_fresh(struct lane *lane, uint32_t origin)
+{
+    uint32_t group = (origin & LANE_MASK) / GROUP_SLOTS;
+
+    if (likely(load_seq(&lane->fresh[group])))
+        return;
+    raise_groups_used(lane, group + 1);
+    store_seq(&lane->fresh[group], 1);
+}
+
+static bool looks_crowded(struct lane *lane, uint64_t position)
+{
+    return position % LOOK_EVERY == 0 &&
+           slot_timeout(load_relaxed(&lane->ring[(position + LOOK_AHEAD) & LANE_MASK]));
+}
+
+/* Only the one who raises the flag wakes the worker. */
+static bool ask_for_space(struct lane *lane)
+{
+    return load_relaxed(&lane->crowded) == 0 && exchange_seq(&lane->crowded, 1) == 0;
+}
+
+/* Closed meanwhile: taken back, or stop has it, then it was accepted. */
+static int settle(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout)
+{
+    if (!lane_withdraw(lanes, timeout))
+        return 0;
+    add_relaxed(&lane->refused, 1);
+    return -ESHUTDOWN;
+}
+
+/*
+ * The tail is no more than a hint where to go on: it is not raised atomically, and threads that
+ * share a lane may set it back. Whoever finds a slot taken tries the next one.
+ */
+static uint64_t next_position(struct lane *lane)
+{
+    uint64_t position = load_relaxed(&lane->tail);
+
+    store_relaxed(&lane->tail, position + 1);
+    __builtin_prefetch((const void *)&lane->ring[(position + SLOTS_AHEAD) & LANE_MASK], 1);
+    return position;
+}
+
+int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bool *crowded)
+{
+    unsigned index = lanes_index_here(lanes);
+    struct lane *lane = &lanes->lane[index];
+    uint32_t origin;
+    int result = 0;
+
+    for (unsigned probe = 1;; probe++) {
+        uint64_t position = next_position(lane);
+
+        origin = index << LANE_BITS | (uint32_t)(position & LANE_MASK);
+        if (unlikely(looks_crowded(lane, position)) || unlikely(probe == CROWDED_AT))
+            *crowded = ask_for_space(lane) || *crowded;
+        if (likely(try_slot(lane, origin, timeout)))
+            break;
+        if (probe == PROBES) {
+            result = spill(lane, timeout);
+            announce(lane, deadline);
+            return result;
+        }
+    }
+    mark_fresh(lane, origin);
+    announce(lane, deadline);
+    if (unlikely(load_seq(&lane->closed))) /* after the slot was filled: pairs with lane_close */
+        return settle(lanes, lane, timeout);
+    return 0;
+}
+
+void lane_notify(struct lane *lane, hwt_timeout *timeout)
+{
+    ck_stack_push_upmc(&lane->notices, &timeout->link);
+    ck_pr_fence_atomic_load(); /* queued before the comparison with the wake-up (C4) */
+}
+
+/* ---- the worker's side ---- */
+
+bool lane_has_mail(const struct lane *lane)
+{
+    return ck_pr_load_ptr(&lane->notices.head) != NULL || ck_pr_load_ptr(&lane->spill.head) != NULL;
+}
+
+hwt_timeout *lane_take_notices(struct lane *lane)
+{
+    ck_stack_entry_t *first;
+
+    if (ck_pr_load_ptr(&lane->notices.head) == NULL)
+        return NULL;
+    first = ck_stack_batch_pop_upmc(&lane->notices);
+    return first ? container_of(first, hwt_timeout, link) : NULL;
+}
+
+hwt_timeout *lane_take_spill(struct lane *lane)
+{
+    ck_stack_entry_t *first;
+
+    if (ck_pr_load_ptr(&lane->spill.head) == NULL)
+        return NULL;
+    first = ck_stack_batch_pop_upmc(&lane->spill);
+    return first ? container_of(first, hwt_timeout, spill) : NULL;
+}
+
+hwt_timeout *lane_next_notice(const hwt_timeout *timeout)
+{
+    ck_stack_entry_t *next = timeout->link.next;
+    return next ? container_of(next, hwt_timeout, link) : NULL;
+}
+
+hwt_timeout *lane_next_spilled(const hwt_timeout *timeout)
+{
+    ck_stack_entry_t *next = timeout->spill.next;
+    return next ? container_of(next, hwt_timeout, spill) : NULL;
+}
+
+static void prefetch_slot(const struct lane *lane, uint32_t index)
+{
+    __builtin_prefetch(slot_timeout(load_relaxed(&lane->ring[index & LANE_MASK])), 1);
+}
+
+/* Against a canceller who withdraws it; `taking` is odd meanwhile (lane_count). */
+static bool take_slot(struct lane *lane, _Atomic uint64_t *slot, uint64_t *held)
+{
+    uint64_t taking = load_relaxed(&lane->taking);
+    bool won;
+
+    store_relaxed(&lane->taking, taking + 1);
+    won = cas_seq(slot, held, slot_emptied(*held));
+    if (won)
+        store_release(&lane->taken, load_relaxed(&lane->taken) + 1);
+    store_release(&lane->taking, taking + 2);
+    return won;
+}
+
+bool lane_take_back(struct lanes *lanes, hwt_timeout *timeout)
+{
+    struct lane *lane;
+    _Atomic uint64_t *slot;
+    uint64_t held;
+
+    if (timeout->origin == ORIGIN_SPILL)
+        return false;
+    lane = &lanes->lane[timeout->origin >> LANE_BITS];
+    slot = &lane->ring[timeout->origin & LANE_MASK];
+    held = load_acquire(slot);
+    return slot_timeout(held) == timeout && take_slot(lane, slot, &held);
+}
+
+static void sweep_slot(struct lane *lane, uint32_t index, lane_take *take, void *context)
+{
+    _Atomic uint64_t *slot = &lane->ring[index];
+    uint64_t held = load_seq(slot); /* after its group's flag was taken (C2) */
+
+    while (slot_timeout(held)) {
+        if (take_slot(lane, slot, &held)) {
+            take(context, slot_timeout(held));
+            return;
+        }
+    }
+}
+
+static void sweep_group(struct lane *lane, unsigned group, lane_take *take, void *context)
+{
+    uint32_t first = group * GROUP_SLOTS;
+
+    for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
+        prefetch_slot(lane, first + i + SWEEP_AHEAD);
+        sweep_slot(lane, first + i, take, context);
+    }
+}
+
+/* Eight flags at a time. */
+static bool group_block_fresh(const struct lane *lane, unsigned group)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        if (load_seq(&lane->fresh[group + i]))
+            return true;
+    }
+    return false;
+}
+
+void lane_sweep(struct lane *lane, lane_take *take, void *context)
+{
+    store_relaxed(&lane->crowded, 0);
+    exchange_seq(&lane->earliest, UINT64_MAX); /* first this, then the flags and slots (C3) */
+    for (unsigned group = 0; group < LANE_GROUPS; group++) {
+        if (group % 8 == 0 && !group_block_fresh(lane, group)) {
+            group += 7;
+            continue;
+        }
+        if (!load_seq(&lane->fresh[group]))
+            continue;
+        store_seq(&lane->fresh[group], 0); /* first this, then the slots (C2) */
+        sweep_group(lane, group, take, context);
+    }
+}
+
+void lane_sweep_older(struct lane *lane, lane_take *take, void *context)
+{
+    unsigned group;
+
+    store_relaxed(&lane->crowded, 0);
+    group = (unsigned)(load_relaxed(&lane->tail) & LANE_MASK) / GROUP_SLOTS + 1;
+    for (unsigned i = 0; i < LANE_GROUPS / 2; i++, group++)
+        sweep_group(lane, group % LANE_GROUPS, take, context);
+}
+
+void lane_close(struct lane *lane)
+{
+    store_seq(&lane->closed, 1); /* pairs with the submitters' second look */
+}
+
+bool lane_sweep_all(struct lane *lane, lane_take *take, void *context)
+{
+    bool quiet = load_seq(&lane->spilling) == 0; /* before the spill is collected */
+
+    for (unsigned group = 0; group < load_acquire(&lane->groups_used); group++)
+        sweep_group(lane, group, take, context);
+    return quiet;
+}
+
+static struct lane_tally count_once(const struct lane *lane)
+{
+    uint64_t emptied = load_acquire(&lane->carried), held = 0, taken, refused;
+    uint64_t used = (uint64_t)load_acquire(&lane->groups_used) * GROUP_SLOTS;
+
+    for (uint64_t i = 0; i < used; i++) {
+        uint64_t slot = load_acquire(&lane->ring[i]);
+        emptied += slot_count(slot);
+        held += slot_timeout(slot) != NULL;
+    }
+    taken = load_acquire(&lane->taken);
+    refused = load_acquire(&lane->refused);
+    return (struct lane_tally){
+        .scheduled = emptied + held + load_acquire(&lane->spilled) - refused,
+        .withdrawn = emptied - taken - refused,
+    };
+}
+
+/* What the worker takes meanwhile is in both places or in none: then count again. */
+struct lane_tally lane_count(const struct lane *lane)
+{
+    struct lane_tally tally;
+    uint64_t taking;
+
+    for (unsigned tries = 0; tries < COUNT_TRIES; tries++) {
+        taking = load_acquire(&lane->taking); /* pairs with take_slot */
+        tally = count_once(lane);
+        if (taking % 2 == 0 && load_acquire(&lane->taking) == taking)
+            break;
+    }
+    return tally;
+}

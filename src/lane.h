@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Lanes: how timeouts and notices travel from any thread to the worker, without a lock and, in the
+ * steady state, without a cache line that two producers write.
+ *
+ * There is a lane per CPU: a ring of slots. Submission puts the timeout into the next slot, if that
+ * is empty, with one compare-and-swap; cancellation takes it out again with another one. Such a
+ * timeout was withdrawn: the worker never saw it, and its memory is free at once. Because a slot is
+ * only ever filled when empty, nothing has to be advanced behind the producers: the positions
+ * simply go round, and a long-lived timeout in the way is stepped over.
+ *
+ * Nor is there a counter that every call would have to raise: a slot counts how often it was
+ * emptied, in the bits that its pointer leaves free, and reading the counters adds those up. So
+ * scheduling and withdrawing cost three atomic read-modify-writes together: the slot, the word,
+ * the slot.
+ *
+ * The worker empties a lane only when
+ *  - the earliest deadline submitted to it since the last sweep comes up (lane_sweep), or
+ *  - a producer found it crowded: then it takes the older half (lane_sweep_older).
+ * A flag per group of slots tells which groups were filled since the last sweep. What is cancelled
+ * before a sweep costs the worker nothing at all.
+ *
+ * A producer that finds no empty slot in a few steps pushes the timeout on the lane's spill.
+ * Notices (a cancellation that came too late to withdraw, a deadline moved earlier, a run on an
+ * executor that is over) go on the notice stack of the lane of the CPU that the sender runs on.
+ */
+#ifndef HWT_LANE_H
+#define HWT_LANE_H
+
+#include "park.h"
+#include "timeout.h"
+
+#define LANE_BITS   14
+#define LANE_SLOTS  (1u << LANE_BITS)
+#define LANE_MASK   (LANE_SLOTS - 1)
+#define GROUP_SLOTS 64u
+#define LANE_GROUPS (LANE_SLOTS / GROUP_SLOTS)
+
+/* `origin`: the lane and the slot that a timeout was submitted to. */
+#define LANES_MAX (1u << (31 - LANE_BITS))
+
+/*
+ * A slot: the address of a timeout (bits 6 to 47) or 0, and around it a count of how often the
+ * slot was emptied, which also keeps a late compare-and-swap from mistaking one filling for
+ * another. User addresses have 48 bits on Linux unless a program asks for more.
+ */
+#define SLOT_ADDRESS    UINT64_C(0x0000ffffffffffc0)
+#define SLOT_COUNT_LOW  6
+#define SLOT_COUNT_BITS 22
+
+static inline hwt_timeout *slot_timeout(uint64_t slot)
+{
+    return (hwt_timeout *)(uintptr_t)(slot & SLOT_ADDRESS);
+}
+
+static inline uint64_t slot_count(uint64_t slot)
+{
+    return slot >> 48 << SLOT_COUNT_LOW | (slot & ((1u << SLOT_COUNT_LOW) - 1));
+}
+
+static inline uint64_t slot_emptied(uint64_t slot)
+{
+    uint64_t count = slot_count(slot) + 1;
+    return (count >> SLOT_COUNT_LOW) << 48 | (count & ((1u << SLOT_COUNT_LOW) - 1));
+}
+
+struct lane {
+    /* written by the producers on this CPU at every submission */
+    alignas(CACHE_PAIR) _Atomic uint64_t tail; /* the next position; a hint, which may go astray */
+    _Atomic uint64_t *ring;                    /* never changes */
+
+    /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
+    alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* of what was submitted since the last sweep */
+    _Atomic uint32_t closed;                       /* by stop, for good */
+    _Atomic uint32_t crowded;                      /* producers ask for space */
+
+    /* written by the cancellers on this CPU, when they come too late to withdraw */
+    alignas(CACHE_PAIR) ck_stack_t notices;
+    _Atomic uint64_t notices_sent;
+    _Atomic uint64_t cancelled; /* otherwise than by withdrawing */
+
+    /* written rarely, or by whoever runs tasks on an executor's threads */
+    alignas(CACHE_PAIR) ck_stack_t spill;
+    _Atomic uint64_t spilled;  /* submitted to the spill without having been in a slot */
+    _Atomic uint32_t spilling; /* producers that are about to, or have just done so */
+    _Atomic uint64_t carried;  /* what the slots' counts could not hold */
+    _Atomic uint64_t refused;  /* emptied by their own submitter, because the lane was closed */
+    _Atomic uint64_t rejected; /* refused at max_pending or by the executor */
+    _Atomic uint64_t runs;     /* on an executor's threads */
+    _Atomic uint64_t expired;  /* on an executor's threads */
+
+    /* written by the worker, who takes timeouts out of the slots */
+    alignas(CACHE_PAIR) _Atomic uint64_t taken;
+    _Atomic uint64_t taking; /* odd while `taken` and a slot are out of step (lane_count) */
+
+    /* written once per group and sweep */
+    alignas(CACHE_PAIR) _Atomic uint32_t groups_used; /* groups above were never filled */
+    _Atomic uint8_t fresh[LANE_GROUPS];               /* 1: filled since the last sweep */
+};
+
+struct lanes {
+    struct lane *lane; /* never changes */
+    unsigned count;    /* a power of two */
+    void *memory;
+};
+
+int  lanes_create(struct lanes *lanes, unsigned cpus);
+void lanes_destroy(struct lanes *lanes);
+
+static inline unsigned lanes_index_here(const struct lanes *lanes)
+{
+    return platform_cpu() & (lanes->count - 1);
+}
+
+static inline struct lane *lanes_here(const struct lanes *lanes)
+{
+    return &lanes->lane[lanes_index_here(lanes)];
+}
+
+/* ---- any thread ---- */
+
+/*
+ * Submits; the timeout is the worker's from here on. 0, or -ESHUTDOWN when closed. The caller then
+ * compares the deadline with the planned wake-up (park_wake_for). *crowded: also wake the worker.
+ */
+int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bool *crowded);
+
+/* Takes it out of the slot that it was submitted to. False: it is not there any more. */
+static inline bool lane_withdraw(const struct lanes *lanes, const hwt_timeout *timeout)
+{
+    uint32_t origin = timeout->origin;
+    _Atomic uint64_t *slot;
+    uint64_t held;
+
+    if (unlikely(origin == ORIGIN_SPILL))
+        return false;
+    slot = &lanes->lane[origin >> LANE_BITS].ring[origin & LANE_MASK];
+    held = load_relaxed(slot);
+    return slot_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
+}
+
+/* Queues the one notice or nudge. The caller then compares with the planned wake-up. */
+void lane_notify(struct lane *lane, hwt_timeout *timeout);
+
+/* ---- the worker ---- */
+
+/* What was found goes to `take`, which files it. */
+typedef void lane_take(void *context, hwt_timeout *timeout);
+
+bool lane_has_mail(const struct lane *lane); /* notices or spill */
+hwt_timeout *lane_take_notices(struct lane *lane); /* a chain by `link.next` */
+hwt_timeout *lane_take_spill(struct lane *lane);   /* a chain by `spill.next` */
+hwt_timeout *lane_next_notice(const hwt_timeout *timeout);
+hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);
+/* What lane_withdraw does, for the worker. */
+bool lane_take_back(struct lanes *lanes, hwt_timeout *timeout);
+void lane_sweep(struct lane *lane, lane_take *take, void *context);
+void lane_sweep_older(struct lane *lane, lane_take *take, void *context);
+
+/* ---- stop ---- */
+void lane_close(struct lane *lane);
+/* Every slot. False: a producer is still on its way to the spill, look again. */
+bool lane_sweep_all(struct lane *lane, lane_take *take, void *context);
+
+/* ---- counting: any thread; looks at every slot that was ever used ---- */
+struct lane_tally {
+    uint64_t scheduled; /* accepted */
+    uint64_t withdrawn; /* cancelled before the worker saw them; part of the above */
+};
+struct lane_tally lane_count(const struct lane *lane);
+
+#endif

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A timer's life: create, start, stop, destroy. */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "timer.h"
+
+const char *hwt_version(void)
+{
+    return "1.0.0";
+}
+
+/* ---- create ---- */
+
+static int create_wheel(hwt_timer *timer, const hwt_config *config, uint32_t slots)
+{
+    struct wheel **wheel = &timer->worker.wheel;
+    uint64_t now = timer_now(timer);
+    int result = config->wheel == HWT_WHEEL_HASHED
+                     ? wheel_hashed_create(wheel, timer->tick_ns, slots, now)
+                     : wheel_hierarchical_create(wheel, timer->tick_ns, slots, now);
+
+    /* a bucket needs its first chunk for its fifth timeout: a fifth covers the worst spread */
+    if (result == 0 && config->reserve)
+        result = chunk_store_reserve(&(*wheel)->store, config->reserve / 5 + HAND);
+    return result;
+}
+
+static int create_park(hwt_timer *timer)
+{
+    int fd;
+
+    park_init(&timer->park);
+    if (timer->drive == HWT_DRIVE_CALLER)
+        return 0;
+    if (timer->clock.id == CLOCK_MONOTONIC) {
+        store_relaxed(&timer->park.kind, PARK_FUTEX);
+        return 0;
+    }
+    fd = platform_timerfd_create(timer->clock.id); /* a futex cannot follow other clocks */
+    if (fd < 0)
+        return fd == -EINVAL ? -EINVAL : -ENOMEM;
+    store_relaxed(&timer->park.fd, fd);
+    store_relaxed(&timer->park.kind, PARK_TIMERFD);
+    return 0;
+}
+
+static void init_worker(struct worker *w)
+{
+    memset(w, 0, sizeof *w);
+    store_relaxed(&w->next_deadline, UINT64_MAX);
+}
+
+static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slots)
+{
+    int result = lanes_create(&timer->lanes, platform_cpu_count());
+
+    if (result == 0) {
+        timer->worker.returns = calloc(timer->lanes.count, sizeof *timer->worker.returns);
+        result = timer->worker.returns ? 0 : -ENOMEM;
+    }
+    if (result == 0)
+        result = create_wheel(timer, config, slots);
+    if (result == 0 && config->reserve)
+        result = pool_reserve(config->reserve);
+    if (result == 0)
+        result = create_park(timer);
+    if (result == 0 && config->thread_attr) {
+        result = platform_attr_copy(&timer->attr, config->thread_attr);
+        timer->has_attr = result == 0;
+    }
+    return result;
+}
+
+static void destroy_parts(hwt_timer *timer)
+{
+    int fd = load_relaxed(&timer->park.fd);
+
+    wheel_destroy(timer->worker.wheel);
+    timer->worker.wheel = NULL;
+    lanes_destroy(&timer->lanes);
+    free(timer->worker.returns);
+    timer->worker.returns = NULL;
+    if (timer->has_attr)
+        pthread_attr_destroy(&timer->attr);
+    timer->has_attr = false;
+    store_relaxed(&timer->park.kind, PARK_NONE);
+    store_relaxed(&timer->park.wake_before, 0);
+    store_relaxed(&timer->park.fd, -1);
+    if (fd >= 0)
+        platform_close(fd);
+}
+
+static void init_shell(hwt_timer *timer)
+{
+    init_worker(&timer->worker);
+    memset(&timer->run_count, 0, sizeof timer->run_count);
+    memset(&timer->lanes, 0, sizeof timer->lanes);
+    store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
+    store_relaxed(&timer->phase, PHASE_CREATED);
+    park_init(&timer->park);
+    timer->has_attr = timer->has_thread = false;
+    pthread_mutex_init(&timer->mutex, NULL);
+    pthread_mutex_init(&timer->driving, NULL);
+    pthread_cond_init(&timer->stopped, NULL);
+}
+
+int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
+{
+    hwt_config defaults;
+    hwt_timer *created;
+    uint32_t slots = 0;
+    int result;
+
+    hwt_config_init(&defaults);
+    if (!config)
+        config = &defaults;
+    if (!timer || config->struct_size != sizeof *config)
+        return -EINVAL;
+    fork_watch();
+    created = registry_take();
+    if (!created)
+        return -ENOMEM;
+    init_shell(created);
+    result = config_apply(created, config, &slots);
+    if (result == 0)
+        result = create_parts(created, config, slots);
+    if (result != 0) {
+        destroy_parts(created);
+        registry_give(created);
+        return result;
+    }
+    store_release(&created->generation, load_relaxed(&fork_generation));
+    if (registry_enter(created->log != NULL))
+        created->log(created->log_arg, "hwt: more than 64 timers are alive; one serves a process");
+    *timer = created;
+    return 0;
+}
+
+/* ---- start ---- */
+
+/* Under `mutex`. The worker inherits a mask with every signal blocked (G13). */
+static int start_thread(hwt_timer *timer)
+{
+    sigset_t all, before;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&timer->thread, timer->has_attr ? &timer->attr : NULL, worker_main,
+                           timer);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    timer->has_thread = error == 0;
+    return -error;
+}
+
+int lifecycle_begin(hwt_timer *timer)
+{
+    int result = 0;
+
+    pthread_mutex_lock(&timer->mutex);
+    if (load_relaxed(&timer->phase) >= PHASE_STOPPING) {
+        result = -ESHUTDOWN;
+    } else if (load_relaxed(&timer->phase) == PHASE_CREATED) {
+        if (timer->drive == HWT_DRIVE_WORKER)
+            result = start_thread(timer);
+        if (result == 0)
+            store_release(&timer->phase, PHASE_RUNNING);
+    }
+    pthread_mutex_unlock(&timer->mutex);
+    return result;
+}
+
+int hwt_timer_start(hwt_timer *timer)
+{
+    if (!timer)
+        return -EINVAL;
+    if (!timer_is_ours(timer))
+        return -ECHILD;
+    return lifecycle_begin(timer);
+}
+
+bool hwt_timer_is_stopped(const hwt_timer *timer)
+{
+    return !timer || !timer_is_ours(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING;
+}
+
+uint64_t hwt_timer_now(const hwt_timer *timer)
+{
+    return timer ? timer_now(timer) : 0;
+}
+
+/* ---- stop ---- */
+
+static void pause_briefly(unsigned *times)
+{
+    struct timespec nap = {.tv_sec = 0, .tv_nsec = 50000};
+
+    if ((*times)++ < 100)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+/* Everything the worker has met: into the list, or adrift until its notice comes. */
+static void reclaim_met(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    hwt_timeout *timeout;
+
+    while (w->hand_next < w->hand_count)
+        worker_file(timer, w->hand[w->hand_next++]);
+    while ((timeout = wheel_bucket_pop(w->wheel, &w->due)) != NULL)
+        worker_file(timer, timeout);
+    while ((timeout = wheel_bucket_pop(w->wheel, &w->dispatched)) != NULL)
+        worker_file(timer, timeout);
+    while ((timeout = wheel_pop(w->wheel)) != NULL)
+        worker_file(timer, timeout);
+}
+
+/*
+ * The lanes are closed and the worker has ended. What is left can only be in a lane, in the
+ * worker's keeping, or in the hands of a thread that is between two steps of its call: a producer
+ * on its way to a spill, somebody who owes a notice (`adrift`: a canceller, an executor's thread
+ * in a task), a guest. This waits for all of them (C6).
+ */
+static void reclaim_all(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    unsigned times = 0;
+
+    w->reclaiming = true;
+    for (;;) {
+        bool quiet = worker_collect(timer, 0, true);
+        reclaim_met(timer);
+        if (quiet && w->adrift == 0 && load_seq(&timer->guests) == 0)
+            break;
+        pause_briefly(&times);
+    }
+    worker_flush_returns(timer);
+}
+
+static void end_worker(hwt_timer *timer)
+{
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        lane_close(&timer->lanes.lane[i]);
+    if (timer->has_thread) {
+        park_wake(&timer->park);
+        pthread_join(timer->thread, NULL);
+    }
+    pthread_mutex_lock(&timer->driving); /* an advance that is on ends soon: it looks at `phase` */
+    reclaim_all(timer);
+    pthread_mutex_unlock(&timer->driving);
+}
+
+/* True: this call is the one that stops it. Otherwise it has been stopped on return. */
+static bool begin_stop(hwt_timer *timer)
+{
+    bool first;
+
+    pthread_mutex_lock(&timer->mutex);
+    first = load_relaxed(&timer->phase) < PHASE_STOPPING;
+    if (first)
+        store_seq(&timer->phase, PHASE_STOPPING); /* before park_wake (C4) */
+    while (!first && load_relaxed(&timer->phase) != PHASE_STOPPED)
+        pthread_cond_wait(&timer->stopped, &timer->mutex);
+    pthread_mutex_unlock(&timer->mutex);
+    return first;
+}
+
+static void finish_stop(hwt_timer *timer)
+{
+    pthread_mutex_lock(&timer->mutex);
+    store_release(&timer->phase, PHASE_STOPPED);
+    pthread_cond_broadcast(&timer->stopped);
+    pthread_mutex_unlock(&timer->mutex);
+}
+
+static void dispose(hwt_unprocessed *list)
+{
+    hwt_timeout *timeout;
+
+    while ((timeout = hwt_unprocessed_take(list)) != NULL) {
+        run_hook(timeout);
+        hwt_timeout_unref(timeout);
+    }
+}
+
+int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
+{
+    hwt_unprocessed list = {NULL, 0};
+
+    if (!timer)
+        return -EINVAL;
+    if (!timer_is_ours(timer))
+        return -ECHILD;
+    if (run_is_inside(timer))
+        return -EDEADLK;
+    if (begin_stop(timer)) {
+        end_worker(timer);
+        list.first = timer->worker.reclaimed;
+        list.count = (size_t)load_relaxed(&timer->worker.count.unprocessed);
+        timer->worker.reclaimed = NULL;
+        finish_stop(timer);
+    }
+    if (unprocessed)
+        *unprocessed = list;
+    else
+        dispose(&list);
+    return 0;
+}
+
+hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed)
+{
+    hwt_timeout *first;
+
+    if (!unprocessed || !unprocessed->first)
+        return NULL;
+    first = unprocessed->first;
+    unprocessed->first = lane_next_notice(first); /* by `link` */
+    unprocessed->count--;
+    return first;
+}
+
+/* ---- destroy ---- */
+
+/* In a forked child: the worker is not there, its timeouts may be half-way anywhere. */
+static int destroy_inherited(hwt_timer *timer)
+{
+    destroy_parts(timer); /* the shell stays: it tells late handles that they are dead */
+    return 0;
+}
+
+int hwt_timer_destroy(hwt_timer *timer)
+{
+    int result;
+
+    if (!timer)
+        return 0;
+    if (!timer_is_ours(timer))
+        return destroy_inherited(timer);
+    result = hwt_timer_stop(timer, NULL);
+    if (result != 0)
+        return result;
+    pthread_mutex_destroy(&timer->mutex);
+    pthread_mutex_destroy(&timer->driving);
+    pthread_cond_destroy(&timer->stopped);
+    destroy_parts(timer);
+    registry_leave();
+    registry_give(timer);
+    pool_trim();
+    return 0;
+}

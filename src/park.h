@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where a worker sleeps until a deadline, and how others wake it for an earlier one.
+ *
+ * The worker publishes `wake_before` (a deadline below it is not covered by the planned wake-up),
+ * looks once more at everything that could have become urgent, and only then sleeps. Whoever makes
+ * something urgent publishes that first and then compares with `wake_before`. Both sides store
+ * first and load second, sequentially consistent, so at least one of them sees the other (the
+ * Dekker pattern; rule C4 of docs/concurrency.md). The winner of the exchange to 0 makes the
+ * system call; all others see 0 and go on.
+ */
+#ifndef HWT_PARK_H
+#define HWT_PARK_H
+
+#include "atomic.h"
+#include "base.h"
+#include "platform.h"
+
+enum park_kind {
+    PARK_NONE,    /* nobody sleeps here: the caller drives */
+    PARK_FUTEX,   /* a worker on CLOCK_MONOTONIC */
+    PARK_TIMERFD, /* a worker on a clock a futex cannot follow, or an event loop of the caller's */
+};
+
+struct park {
+    /* shared: the worker publishes, everyone reads and may take it down to 0 */
+    alignas(CACHE_PAIR) _Atomic uint64_t wake_before; /* 0: awake, no wake-up is needed */
+    _Atomic uint32_t parked;                          /* futex word: 1 while asleep */
+    /* set before the park is used by more than one thread, then never changes */
+    _Atomic int kind; /* enum park_kind */
+    _Atomic int fd;   /* PARK_TIMERFD */
+};
+
+void park_init(struct park *park);
+
+/* The worker: about to sleep until `until_ns`; deadlines below `wake_before` must wake it. */
+void park_publish(struct park *park, uint64_t wake_before, uint64_t until_ns);
+/* The worker: sleep. Returns at the time, when woken, or for no reason. */
+void park_sleep(struct park *park, uint64_t until_ns);
+/* The worker: awake again, or not going to sleep after all. */
+void park_leave(struct park *park);
+
+/* Anyone: end the sleep that is on, or the one that is being prepared. */
+void park_wake(struct park *park);
+
+/* Anyone, after having published a deadline: does the planned wake-up come too late for it? */
+static inline void park_wake_for(struct park *park, uint64_t deadline)
+{
+    if (unlikely(deadline < load_seq(&park->wake_before))) /* pairs with park_publish */
+        park_wake(park);
+}
+
+#endif

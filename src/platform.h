@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Everything that only Linux offers; platform_linux.c is the only file to port. */
+#ifndef HWT_PLATFORM_H
+#define HWT_PLATFORM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "base.h"
+
+/* CPUs that may ever be there, at least 1. */
+unsigned platform_cpu_count(void);
+
+/*
+ * The CPU this thread runs on, as a hint: it may be another one by the time the caller uses it.
+ */
+unsigned platform_cpu_slow(void);
+
+#if defined(__GLIBC__) && defined(__x86_64__) && defined(__has_include)
+#if __GLIBC_PREREQ(2, 35) && __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#define PLATFORM_RSEQ 1
+#endif
+#endif
+
+static inline unsigned platform_cpu(void)
+{
+#ifdef PLATFORM_RSEQ
+    /* The kernel keeps this word of the thread's restartable-sequence area current. */
+    const char *thread;
+    __asm__("mov %%fs:0, %0" : "=r"(thread));
+    int cpu = (int)*(const volatile uint32_t *)(const void *)(thread + __rseq_offset + 4);
+    if (likely(cpu >= 0 && __rseq_size > 0))
+        return (unsigned)cpu;
+#endif
+    return platform_cpu_slow();
+}
+
+/*
+ * Sleep while *word is expected, until the absolute CLOCK_MONOTONIC time (UINT64_MAX: no limit).
+ * May return early at any time: the caller looks again.
+ */
+void platform_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t until_ns);
+void platform_futex_wake_all(_Atomic uint32_t *word);
+
+/* Timer descriptors; all return a descriptor or 0, or a negative errno. */
+int  platform_timerfd_create(clockid_t clock_id);
+int  platform_timerfd_set(int fd, uint64_t deadline_ns); /* UINT64_MAX disarms */
+void platform_timerfd_wait(int fd);                      /* blocks until it has fired */
+void platform_close(int fd);
+
+/* The calling thread becomes a worker: name, finest timer slack. */
+void platform_name_worker(const char *name);
+
+/* Copies the attributes that matter to a worker. 0 or a negative errno. */
+int platform_attr_copy(pthread_attr_t *to, const pthread_attr_t *from);
+
+/* Ask for huge pages; give the pages back and keep the addresses. Both are only advice. */
+void platform_advise_huge(void *memory, size_t size);
+void platform_release_pages(void *memory, size_t size);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#define _GNU_SOURCE
+#include "platform.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define NSEC_PER_SEC UINT64_C(1000000000)
+
+unsigned platform_cpu_count(void)
+{
+    long count = sysconf(_SC_NPROCESSORS_CONF);
+    return count > 0 ? (unsigned)count : 1;
+}
+
+unsigned platform_cpu_slow(void)
+{
+    int cpu = sched_getcpu();
+    return cpu >= 0 ? (unsigned)cpu : 0;
+}
+
+static struct timespec to_timespec(uint64_t ns)
+{
+    struct timespec ts;
+    ts.tv_sec = (time_t)(ns / NSEC_PER_SEC);
+    ts.tv_nsec = (long)(ns % NSEC_PER_SEC);
+    return ts;
+}
+
+void platform_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t until_ns)
+{
+    struct timespec until = to_timespec(until_ns);
+    int saved = errno;
+
+    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, expected,
+            until_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
+    errno = saved;
+}
+
+void platform_futex_wake_all(_Atomic uint32_t *word)
+{
+    int saved = errno;
+
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    errno = saved;
+}
+
+int platform_timerfd_create(clockid_t clock_id)
+{
+    int saved = errno;
+    int fd = timerfd_create(clock_id, TFD_NONBLOCK | TFD_CLOEXEC);
+
+    if (fd < 0) {
+        fd = -errno;
+        errno = saved;
+    }
+    return fd;
+}
+
+int platform_timerfd_set(int fd, uint64_t deadline_ns)
+{
+    struct itimerspec when = {.it_interval = {0, 0}, .it_value = {0, 0}};
+    int saved = errno;
+    int result = 0;
+
+    if (deadline_ns != UINT64_MAX)
+        when.it_value = to_timespec(deadline_ns ? deadline_ns : 1); /* 0 would disarm it */
+    if (timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL) != 0)
+        result = -errno;
+    errno = saved;
+    return result;
+}
+
+void platform_timerfd_wait(int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN, .revents = 0};
+    int saved = errno;
+
+    poll(&poll_fd, 1, -1);
+    errno = saved;
+}
+
+void platform_close(int fd)
+{
+    int saved = errno;
+
+    close(fd);
+    errno = saved;
+}
+
+void platform_name_worker(const char *name)
+{
+    char shortened[16]; /* the kernel takes 15 bytes and a NUL, and refuses more */
+
+    strncpy(shortened, name, sizeof shortened - 1);
+    shortened[sizeof shortened - 1] = '\0';
+    prctl(PR_SET_NAME, shortened, 0, 0, 0);
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+}
+
+static int attr_copy_scheduling(pthread_attr_t *to, const pthread_attr_t *from)
+{
+    struct sched_param param;
+    int policy, inherit, scope, error;
+
+    if ((error = pthread_attr_getschedpolicy(from, &policy)) != 0 ||
+        (error = pthread_attr_getschedparam(from, &param)) != 0 ||
+        (error = pthread_attr_getinheritsched(from, &inherit)) != 0 ||
+        (error = pthread_attr_getscope(from, &scope)) != 0 ||
+        (error = pthread_attr_setschedpolicy(to, policy)) != 0 ||
+        (error = pthread_attr_setschedparam(to, &param)) != 0 ||
+        (error = pthread_attr_setinheritsched(to, inherit)) != 0)
+        return error;
+    return pthread_attr_setscope(to, scope);
+}
+
+static int attr_copy_stack(pthread_attr_t *to, const pthread_attr_t *from)
+{
+    size_t guard, size;
+    void *stack = NULL;
+    int error;
+
+    if ((error = pthread_attr_getguardsize(from, &guard)) != 0 ||
+        (error = pthread_attr_setguardsize(to, guard)) != 0)
+        return error;
+    /* A stack of the caller's own is one with an address; without one getstack may also fail. */
+    if (pthread_attr_getstack(from, &stack, &size) == 0 && stack && (uintptr_t)stack + size > size)
+        return pthread_attr_setstack(to, stack, size);
+    if ((error = pthread_attr_getstacksize(from, &size)) != 0)
+        return error;
+    return size ? pthread_attr_setstacksize(to, size) : 0;
+}
+
+static int attr_copy_affinity(pthread_attr_t *to, const pthread_attr_t *from)
+{
+#ifdef __GLIBC__
+    cpu_set_t cpus;
+    int error;
+
+    CPU_ZERO(&cpus);
+    error = pthread_attr_getaffinity_np(from, sizeof cpus, &cpus);
+    if (error != 0)
+        return error;
+    if (CPU_COUNT(&cpus) == (int)CPU_SETSIZE) /* what an attribute without affinity answers */
+        return 0;
+    return pthread_attr_setaffinity_np(to, sizeof cpus, &cpus);
+#else
+    (void)to;
+    (void)from;
+    return 0; /* musl keeps no affinity in an attribute */
+#endif
+}
+
+int platform_attr_copy(pthread_attr_t *to, const pthread_attr_t *from)
+{
+    int error = pthread_attr_init(to);
+
+    if (error != 0)
+        return -error;
+    if ((error = attr_copy_scheduling(to, from)) == 0 && (error = attr_copy_stack(to, from)) == 0 &&
+        (error = attr_copy_affinity(to, from)) == 0)
+        return 0;
+    pthread_attr_destroy(to);
+    return -error;
+}
+
+void platform_advise_huge(void *memory, size_t size)
+{
+    int saved = errno;
+
+    madvise(memory, size, MADV_HUGEPAGE);
+    errno = saved;
+}
+
+void platform_release_pages(void *memory, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)memory + page - 1) & ~(uintptr_t)(page - 1);
+    uintptr_t end = ((uintptr_t)memory + size) & ~(uintptr_t)(page - 1);
+    int saved = errno;
+
+    if (end > first)
+        madvise((void *)first, end - first, MADV_DONTNEED);
+    errno = saved;
+}

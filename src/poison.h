@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Debug builds mark the blocks that lie free in the pool, so that AddressSanitizer and valgrind
+ * report whoever still uses one. `word` and `link` stay open: the pool itself links by them.
+ */
+#ifndef HWT_POISON_H
+#define HWT_POISON_H
+
+#include "timeout.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define POISON_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define POISON_ASAN 1
+#endif
+#endif
+
+#ifdef POISON_ASAN
+#include <sanitizer/asan_interface.h>
+#define poison_mark(p, size)   ASAN_POISON_MEMORY_REGION((p), (size))
+#define poison_unmark(p, size) ASAN_UNPOISON_MEMORY_REGION((p), (size))
+#elif defined(HWT_DEBUG) && defined(__has_include)
+#if __has_include(<valgrind/memcheck.h>)
+#include <valgrind/memcheck.h>
+#define poison_mark(p, size)   VALGRIND_MAKE_MEM_NOACCESS((p), (size))
+#define poison_unmark(p, size) VALGRIND_MAKE_MEM_UNDEFINED((p), (size))
+#endif
+#endif
+
+#ifdef poison_mark
+static inline void poison(hwt_timeout *block)
+{
+    poison_mark(&block->task, sizeof *block - offsetof(hwt_timeout, task));
+}
+
+static inline void unpoison(hwt_timeout *block)
+{
+    poison_unmark(&block->task, sizeof *block - offsetof(hwt_timeout, task));
+}
+#else
+static inline void poison(hwt_timeout *block)
+{
+    (void)block;
+}
+
+static inline void unpoison(hwt_timeout *block)
+{
+    (void)block;
+}
+#endif
+
+#endif

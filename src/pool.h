@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Free timeouts: one pool for the process. Blocks of one cache line come from slabs and go round:
+ * a thread keeps a magazine of free ones, and exchanges batches of them with the depot of its CPU.
+ * All but the growth by a slab is free of locks.
+ *
+ * The addresses are never unmapped, only their pages are given back (pool_trim): a handle that
+ * outlives its timer stays valid (G9), and the head of a depot may be read by somebody who is too
+ * late to take it.
+ */
+#ifndef HWT_POOL_H
+#define HWT_POOL_H
+
+#include "timeout.h"
+
+#define POOL_BATCH 32
+
+/* Any thread. NULL: no memory. */
+hwt_timeout *pool_take(void);
+/* Any thread: back to its own magazine. */
+void pool_give(hwt_timeout *block);
+
+/* One owner at a time (a worker): collects free blocks for one depot. */
+struct pool_return {
+    hwt_timeout *head;
+    uint32_t count;
+};
+void pool_return_add(struct pool_return *batch, unsigned shard, hwt_timeout *block);
+void pool_return_flush(struct pool_return *batch, unsigned shard);
+
+/* Sees to it that `count` blocks can be taken without malloc. 0 or -ENOMEM. */
+int pool_reserve(size_t count);
+/* Gives the pages of slabs without a block in use back to the system. */
+void pool_trim(void);
+
+/* Around a fork: before, in the parent, in the child. */
+void pool_before_fork(void);
+void pool_after_fork(void);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Running tasks: on the worker, or handed to the caller's executor. Whoever wins the claim of the
+ * word runs the task, and files or buries the timeout when it has returned.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "timer.h"
+
+_Thread_local struct run_frame *run_frames;
+
+bool run_is_inside(const hwt_timer *timer)
+{
+    for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
+        if (frame->timer == timer)
+            return true;
+    }
+    return false;
+}
+
+const struct run_frame *run_frame_of(const hwt_timeout *timeout)
+{
+    for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
+        if (frame->current == timeout)
+            return frame;
+    }
+    return NULL;
+}
+
+void run_hook(hwt_timeout *timeout)
+{
+    const struct timeout_extra *extra = timeout_extra(timeout);
+
+    if (extra && extra->cancelled)
+        extra->cancelled(timeout, extra->arg);
+}
+
+/* ---- counting ---- */
+
+void run_release_quota(hwt_timer *timer)
+{
+    if (timer->max_pending)
+        sub_relaxed(&timer->quota_used, 1);
+}
+
+/* A run that may be the last ends it as far as the counts go, before its task is called. */
+static void count_end(hwt_timer *timer, bool elsewhere)
+{
+    if (elsewhere)
+        add_relaxed(&lanes_here(&timer->lanes)->expired, 1);
+    else
+        bump_single_writer(&timer->worker.count.expired, 1);
+    run_release_quota(timer);
+}
+
+static void uncount_end(hwt_timer *timer, bool elsewhere)
+{
+    if (timer->max_pending)
+        add_relaxed(&timer->quota_used, 1);
+    if (elsewhere)
+        sub_relaxed(&lanes_here(&timer->lanes)->expired, 1);
+    else
+        bump_single_writer(&timer->worker.count.expired, (uint64_t)-1);
+}
+
+static void count_lateness(struct run_counters *count, uint64_t late, bool shared)
+{
+    unsigned bin = late ? 63 - (unsigned)__builtin_clzll(late) : 0;
+    uint64_t most = load_relaxed(&count->late_max);
+
+    if (!shared) {
+        bump_single_writer(&count->late_log2[bin], 1);
+        if (late > most)
+            store_relaxed(&count->late_max, late);
+        return;
+    }
+    add_relaxed(&count->late_log2[bin], 1);
+    while (late > most && !cas_acq_rel(&count->late_max, &most, late))
+        continue;
+}
+
+static void count_run(hwt_timer *timer, const hwt_timeout *timeout, uint64_t now, bool elsewhere)
+{
+    uint64_t deadline = word_deadline(load_relaxed(&timeout->word));
+
+    if (elsewhere)
+        add_relaxed(&lanes_here(&timer->lanes)->runs, 1);
+    else
+        bump_single_writer(&timer->worker.count.runs, 1);
+    count_lateness(&timer->run_count, now > deadline ? now - deadline : 0, timer->execute != NULL);
+}
+
+static __attribute__((cold)) void tell_slow(hwt_timer *timer, hwt_task *task, uint64_t took)
+{
+    char message[96];
+
+    add_relaxed(&timer->run_count.slow_tasks, 1);
+    if (!timer->log)
+        return;
+    snprintf(message, sizeof message, "hwt: the task at 0x%" PRIxPTR " ran for %" PRIu64 " us",
+             (uintptr_t)task, took / 1000);
+    timer->log(timer->log_arg, message);
+}
+
+/* ---- one run ---- */
+
+static void call_task(hwt_timer *timer, hwt_timeout *timeout)
+{
+    uint64_t started, took;
+
+    if (likely(!timer->slow_task_ns)) {
+        timeout->task(timeout, timeout_arg(timeout));
+        return;
+    }
+    started = timer_now(timer);
+    timeout->task(timeout, timeout_arg(timeout));
+    took = timer_now(timer) - started;
+    if (took > timer->slow_task_ns)
+        tell_slow(timer, timeout->task, took);
+}
+
+/* G14. Later than any phase of the past that was missed, if those are to be skipped. */
+static uint64_t next_period(const hwt_timer *timer, const hwt_timeout *timeout)
+{
+    const struct timeout_extra *extra = timeout_extra(timeout);
+    uint64_t period, deadline, now;
+
+    if (!(timeout->kind & KIND_PERIODIC))
+        return DEADLINE_NEVER;
+    period = extra->period_ns;
+    deadline = word_deadline(load_relaxed(&timeout->word));
+    if (extra->mode == HWT_FIXED_RATE)
+        return deadline_after(deadline, period);
+    now = timer_now(timer);
+    if (extra->mode == HWT_FIXED_DELAY)
+        return deadline_after(now, period);
+    if (now > deadline && now - deadline > period)
+        deadline += (now - deadline - 1) / period * period;
+    return deadline_after(deadline, period);
+}
+
+static void end_run(hwt_timer *timer, hwt_timeout *timeout)
+{
+    uint64_t next = next_period(timer, timeout);
+
+    switch (timeout_finish(timeout, next, WORD_PENDING)) {
+    case FINISH_EXPIRED:
+        timeout_run_over(timeout);
+        worker_bury(timer, timeout);
+        break;
+    case FINISH_AGAIN:
+        timeout_run_over(timeout);
+        worker_file_again(timer, timeout, next);
+        break;
+    case FINISH_CANCELLED:
+        timeout_run_over(timeout);
+        run_hook(timeout);
+        worker_bury(timer, timeout);
+        break;
+    }
+}
+
+static void run_here(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
+{
+    if (!(timeout->kind & KIND_PERIODIC))
+        count_end(timer, false);
+    count_run(timer, timeout, timer->worker.now, false);
+    frame->current = timeout;
+    call_task(timer, timeout);
+    frame->current = NULL;
+    if (unlikely(!timer_is_ours(timer))) /* the task forked, and this is the child */
+        return;
+    end_run(timer, timeout);
+}
+
+bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
+{
+    hwt_timer *timer = timeout->timer;
+    bool periodic = timeout->kind & KIND_PERIODIC, was_running = false;
+
+    /* Pending again before the word says so: whoever cancels it then counts it out (G3). */
+    if (!periodic)
+        uncount_end(timer, frame->elsewhere);
+    if (!timeout_rearm(timeout, deadline, &was_running)) {
+        if (!periodic)
+            count_end(timer, frame->elsewhere);
+        return false;
+    }
+    if (!periodic && !was_running) /* it was counted back in by the first re-arm */
+        count_end(timer, frame->elsewhere);
+    return true;
+}
+
+/* ---- on an executor ---- */
+
+/* The end of a run elsewhere is a message to the worker: it buries it, or files it again. */
+static void report(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct park *park = &timer->park;
+
+    lane_notify(lanes_here(&timer->lanes), timeout);
+    /* From here on the timer may be gone, but for its shell. The job's share keeps the timeout. */
+    if (word_code(load_seq(&timeout->word)) == WORD_NUDGED)
+        park_wake_for(park, word_deadline(load_seq(&timeout->word)));
+}
+
+static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct run_frame frame = {
+        .timer = timer, .current = timeout, .elsewhere = true, .outer = run_frames};
+    enum finish finish;
+
+    if (!(timeout->kind & KIND_PERIODIC))
+        count_end(timer, true);
+    count_run(timer, timeout, timer_now(timer), true);
+    run_frames = &frame;
+    call_task(timer, timeout);
+    run_frames = frame.outer;
+    if (unlikely(!timer_is_ours(timer)))
+        return;
+    finish = timeout_finish(timeout, next_period(timer, timeout), WORD_NUDGED);
+    timeout_run_over(timeout);
+    if (finish == FINISH_CANCELLED)
+        run_hook(timeout);
+    report(timer, timeout);
+}
+
+/* What the executor calls, once, on any of its threads. */
+static void run_job(void *job)
+{
+    hwt_timeout *timeout = job;
+
+    store_relaxed(&timeout->run, RUN_ON);
+    if (timeout_begin(timeout)) /* pins the timer: stop waits for the report */
+        run_elsewhere(timeout->timer, timeout);
+    else
+        timeout_run_over(timeout);
+    if (timeout_drop(timeout))
+        timeout_free(timeout);
+}
+
+/* G10: refused, it counts as cancelled and as rejected, and its hook runs here. */
+static void refuse(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct lane *lane = lanes_here(&timer->lanes);
+
+    sub_acq_rel(&timeout->refs, 1); /* the job's share; the runtime still has its own */
+    if (timeout_cancel(timeout) != CANCEL_PENDING)
+        return; /* somebody cancelled it first: his notice will come */
+    run_release_quota(timer);
+    add_relaxed(&lane->rejected, 1);
+    add_release(&lane->cancelled, 1);
+    wheel_remove(timer->worker.wheel, timeout);
+    run_hook(timeout);
+    worker_bury(timer, timeout);
+}
+
+static void dispatch(hwt_timer *timer, hwt_timeout *timeout)
+{
+    add_relaxed(&timeout->refs, 1); /* the job's share */
+    wheel_bucket_insert(timer->worker.wheel, &timer->worker.dispatched, timeout);
+    if (timer->execute(timer->executor, run_job, timeout) != 0)
+        refuse(timer, timeout);
+}
+
+/* ---- from the worker ---- */
+
+static void refresh_now(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+
+    if (timer->clock.now) {
+        w->now = timer_now(timer);
+    } else {
+        uint64_t coarse = clock_coarse();
+        if (unlikely(coarse != w->coarse)) { /* milliseconds have passed: read the real one */
+            w->coarse = coarse;
+            w->now = timer_now(timer);
+        }
+    }
+}
+
+bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
+{
+    enum word_code claimed = timer->execute ? WORD_DISPATCHED : WORD_RUNNING;
+
+    refresh_now(timer);
+    if (!timer->execute)
+        store_relaxed(&timeout->run, RUN_ON); /* before the claim shows (timeout_await_run) */
+    switch (timeout_claim(timeout, timer->worker.now, claimed)) {
+    case CLAIM_WON:
+        if (timer->execute)
+            dispatch(timer, timeout);
+        else
+            run_here(timer, timeout, frame);
+        return true;
+    case CLAIM_LATER:
+        if (!timer->execute)
+            timeout_run_over(timeout);
+        worker_file(timer, timeout);
+        break;
+    case CLAIM_LEFT:
+        if (!timer->execute)
+            timeout_run_over(timeout);
+        worker_leave_adrift(timer, timeout);
+        break;
+    }
+    return false;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Counters lie where they are written, per lane and with the worker; reading adds them up. */
+#include <errno.h>
+#include <string.h>
+
+#include "timer.h"
+
+void hwt_stats_init(hwt_stats *stats)
+{
+    if (!stats)
+        return;
+    memset(stats, 0, sizeof *stats);
+    stats->struct_size = sizeof *stats;
+}
+
+static void add_lane(hwt_stats *stats, const struct lane *lane)
+{
+    struct lane_tally tally;
+
+    /* what ended first: none ends that was not scheduled before */
+    stats->cancelled += load_acquire(&lane->cancelled);
+    stats->expired += load_acquire(&lane->expired);
+    stats->runs += load_relaxed(&lane->runs);
+    stats->rejected += load_relaxed(&lane->rejected);
+    tally = lane_count(lane);
+    stats->scheduled += tally.scheduled;
+    stats->withdrawn += tally.withdrawn;
+    stats->cancelled += tally.withdrawn;
+}
+
+/* What keeps the balance: scheduled, expired, cancelled, unprocessed, pending. */
+static void count_ledger(const hwt_timer *timer, hwt_stats *stats)
+{
+    uint64_t ended;
+
+    stats->expired = load_acquire(&timer->worker.count.expired);
+    stats->unprocessed = load_acquire(&timer->worker.count.unprocessed);
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        add_lane(stats, &timer->lanes.lane[i]);
+    ended = stats->expired + stats->cancelled + stats->unprocessed;
+    stats->pending = stats->scheduled > ended ? stats->scheduled - ended : 0;
+}
+
+uint64_t hwt_timer_pending(const hwt_timer *timer)
+{
+    hwt_stats stats;
+
+    if (!timer || !timer_is_ours(timer))
+        return 0;
+    hwt_stats_init(&stats);
+    count_ledger(timer, &stats);
+    return stats.pending;
+}
+
+int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats)
+{
+    if (!timer || !stats || stats->struct_size != sizeof *stats)
+        return -EINVAL;
+    if (!timer_is_ours(timer))
+        return -ECHILD;
+    hwt_stats_init(stats);
+    count_ledger(timer, stats);
+    stats->runs += load_relaxed(&timer->worker.count.runs);
+    stats->wakeups = load_relaxed(&timer->worker.count.wakeups);
+    stats->slow_tasks = load_relaxed(&timer->run_count.slow_tasks);
+    stats->late_ns_max = load_relaxed(&timer->run_count.late_max);
+    for (unsigned i = 0; i < 64; i++)
+        stats->late_log2[i] = load_relaxed(&timer->run_count.late_log2[i]);
+    return 0;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One timeout: its word, its state machine, its references. This file decides who won; what the
+ * winner then does with lanes, wheel and counters is his own affair, and happens elsewhere.
+ *
+ * The word holds deadline (61 bits of nanoseconds) and state (3 bits), so that cancel, reschedule
+ * and expiry are one compare-and-swap each and meet in one place.
+ *
+ *                        move earlier
+ *              PENDING ---------------> NUDGED        a nudge for the worker is queued
+ *               |  ^ \  <---------------  |  |        (the worker takes the nudge in)
+ *               |  |  \                   |  |
+ *         claim |  |   \ cancel, stop     |  | cancel, stop
+ *    (executor: |  |    \                 |  |
+ *   DISPATCHED, |  |     `----------> CANCELLED <------ DISPATCHED (cancel, stop, refusal)
+ *  then claim)  |  |                     ^   ^
+ *               v  | again (periodic,    |   | cancel, stop
+ *            RUNNING  re-armed)          |   |
+ *             | |  \___________ cancel of a periodic one
+ *      cancel | | \ re-arm in the task       |
+ *             | |  `--> REARMED -------------'  -> PENDING when the task has returned
+ *             v |
+ *          LAST |  (no re-arm any more)
+ *             \ v
+ *           EXPIRED   when the task has returned
+ *
+ * Ground rules:
+ * - NUDGED: exactly one nudge is on its way to the worker or queued there. The worker alone clears
+ *   it, and a nudged timeout is filed, fired and buried only by the arrival of its nudge.
+ * - CANCELLED from PENDING or DISPATCHED: the canceller withdraws the timeout from its lane or
+ *   queues exactly one notice. CANCELLED from NUDGED: the nudge serves as the notice.
+ *   CANCELLED from RUNNING or REARMED: whoever runs the task buries it when the task has returned.
+ * - The runtime's share of a timeout is given up by exactly one side: by the canceller that
+ *   withdrew it, or by the worker (or whoever acts as the worker) that met its notice or its end.
+ */
+#ifndef HWT_TIMEOUT_H
+#define HWT_TIMEOUT_H
+
+#include <ck_stack.h>
+
+#include "hwt.h"
+#include "atomic.h"
+#include "base.h"
+
+enum word_code {
+    WORD_PENDING = 0,
+    WORD_NUDGED = 1,
+    WORD_DISPATCHED = 2, /* due, handed to the executor, not yet running */
+    WORD_RUNNING = 3,
+    WORD_REARMED = 4, /* running, and its task has asked for another run */
+    WORD_LAST = 5,    /* running, and no re-arm is possible any more */
+    WORD_EXPIRED = 6,
+    WORD_CANCELLED = 7,
+};
+
+#define WORD_CODE_BITS 3
+#define WORD_CODE_MASK ((UINT64_C(1) << WORD_CODE_BITS) - 1)
+
+/* The last deadline there is means never: 73 years of nanoseconds. */
+#define DEADLINE_NEVER ((UINT64_C(1) << (64 - WORD_CODE_BITS)) - 1)
+
+static inline uint64_t word_make(uint64_t deadline, enum word_code code)
+{
+    return deadline << WORD_CODE_BITS | (uint64_t)code;
+}
+
+static inline uint64_t word_deadline(uint64_t word)
+{
+    return word >> WORD_CODE_BITS;
+}
+
+static inline enum word_code word_code(uint64_t word)
+{
+    return (enum word_code)(word & WORD_CODE_MASK);
+}
+
+enum timeout_kind {
+    KIND_EXTENDED = 1, /* has a struct timeout_extra */
+    KIND_PERIODIC = 2,
+    /* which clock its timer goes by, so that a handle that outlives the timer can tell */
+    KIND_BOOTTIME = 4,
+    KIND_CALLERS_CLOCK = 8,
+};
+
+/* Where the worker knows a timeout to be. */
+enum timeout_place {
+    PLACE_UNMET = 0,  /* in a lane or its spill: the worker has not met it */
+    PLACE_INLINE = 1, /* `where` points at the slot that holds it, in a bucket ... */
+    PLACE_CHUNK = 2,  /* ... or in a chunk of one */
+    PLACE_PEN = 3,    /* in the wheel's pen, for want of memory for a chunk */
+    PLACE_ADRIFT = 4, /* met, held by nothing: in the worker's hand, or awaiting its notice */
+};
+
+/* A run is on (1), and somebody waits for its end (2). */
+enum timeout_run { RUN_NONE = 0, RUN_ON = 1, RUN_AWAITED = 2 };
+
+#define ORIGIN_SPILL UINT32_MAX /* it is, or was, in the spill of its lane, not in a slot */
+
+/* Lies in a block of the same pool, which keeps that block's word and link to itself. */
+struct timeout_extra {
+    char pool[24];
+    hwt_task *cancelled;
+    void *arg;
+    uint64_t period_ns;
+    hwt_period_mode mode;
+};
+
+/* One cache line. */
+struct hwt_timeout {
+    /* shared: everyone with a reference, through the functions below */
+    alignas(CACHE_LINE) _Atomic uint64_t word;
+
+    union {
+        ck_stack_entry_t spill;     /* while PLACE_UNMET: the producer, then the worker */
+        struct hwt_timeout **where; /* PLACE_INLINE, PLACE_CHUNK: the worker */
+        struct hwt_timeout *fellow; /* PLACE_PEN: the worker */
+    };
+    /* the one link a timeout is queued by: a notice or a nudge; the list of a stop; free blocks */
+    ck_stack_entry_t link;
+
+    /* set at submission, then never changed */
+    hwt_task *task;
+    void *arg; /* or its struct timeout_extra */
+    hwt_timer *timer;
+
+    _Atomic uint32_t refs; /* handles, and 1 for the runtime's share (see `withdrawn`) */
+    uint32_t origin;       /* set at submission: the lane's slot (lane.h) */
+    _Atomic uint32_t run;  /* enum timeout_run; futex word of cancel_sync */
+    uint8_t kind;          /* set at submission: enum timeout_kind */
+    _Atomic uint8_t withdrawn; /* the runtime's share ended without being taken off `refs` */
+    uint8_t place;             /* worker: enum timeout_place */
+    uint8_t noticed;           /* worker: its notice came before it left the spill */
+};
+
+static_assert(sizeof(struct hwt_timeout) == CACHE_LINE, "one timeout, one cache line");
+static_assert(offsetof(struct hwt_timeout, task) <= offsetof(struct timeout_extra, cancelled) &&
+                  sizeof(struct timeout_extra) <= CACHE_LINE, "an extra lies in a block of the pool");
+
+static inline struct timeout_extra *timeout_extra(const hwt_timeout *timeout)
+{
+    return timeout->kind & KIND_EXTENDED ? timeout->arg : NULL;
+}
+
+static inline void *timeout_arg(const hwt_timeout *timeout)
+{
+    return unlikely(timeout->kind & KIND_EXTENDED) ? timeout_extra(timeout)->arg : timeout->arg;
+}
+
+/* ---- cancel: any thread with a reference ---- */
+enum cancel_win {
+    CANCEL_LOST,    /* ended already, or running for the last time */
+    CANCEL_PENDING, /* won: withdraw it, or queue a notice */
+    CANCEL_NUDGED,  /* won: its nudge will tell the worker */
+    CANCEL_RUNNING, /* won: no further run; whoever runs it buries it */
+};
+enum cancel_win timeout_cancel(hwt_timeout *timeout);
+/* The common case alone: PENDING to CANCELLED. */
+bool timeout_cancel_pending(hwt_timeout *timeout);
+
+/* Expired or cancelled: nothing will change that. */
+static inline bool timeout_has_ended(const hwt_timeout *timeout)
+{
+    return word_code(load_acquire(&timeout->word)) >= WORD_EXPIRED;
+}
+
+/* ---- move: any thread with a reference, except from inside its own task ---- */
+enum move_win {
+    MOVE_LOST,
+    MOVE_DONE,    /* later: the worker will see when the old deadline comes up */
+    MOVE_NUDGE,   /* earlier: queue a nudge, then compare with the worker's wake-up */
+    MOVE_COMPARE, /* earlier, and a nudge is on its way: only compare */
+};
+enum move_win timeout_move(hwt_timeout *timeout, uint64_t deadline);
+
+/* ---- the worker (or whoever acts as the worker) ---- */
+enum claim {
+    CLAIM_WON,   /* the word is RUNNING (or DISPATCHED) now */
+    CLAIM_LATER, /* its deadline was moved: file it again */
+    CLAIM_LEFT,  /* cancelled or nudged: its notice or nudge is on its way */
+};
+enum claim timeout_claim(hwt_timeout *timeout, uint64_t now, enum word_code code);
+/* Takes a nudge in. False: it was cancelled meanwhile. */
+bool timeout_take_nudge(hwt_timeout *timeout);
+/* Ends it for stop. False: somebody else ended it, or its notice or nudge must arrive first. */
+bool timeout_reclaim(hwt_timeout *timeout);
+
+/* ---- whoever runs the task ---- */
+/* DISPATCHED to RUNNING. False: cancelled meanwhile. */
+bool timeout_begin(hwt_timeout *timeout);
+/* From inside the task: RUNNING or REARMED to REARMED. *was_running tells which. */
+bool timeout_rearm(hwt_timeout *timeout, uint64_t deadline, bool *was_running);
+enum finish {
+    FINISH_EXPIRED,
+    FINISH_AGAIN,     /* pending again (word code `again`) */
+    FINISH_CANCELLED, /* cancelled while it ran */
+};
+/* `next`: the deadline of a periodic one's next run. */
+enum finish timeout_finish(hwt_timeout *timeout, uint64_t next, enum word_code again);
+
+/* The run is over: let cancel_sync go on. The runner still holds a reference. */
+void timeout_run_over(hwt_timeout *timeout);
+/* Returns when no run is on. The caller holds a reference. */
+void timeout_await_run(hwt_timeout *timeout);
+
+/* ---- references ---- */
+/* Drops one; true: it was the last, the caller frees the block. */
+bool timeout_drop(hwt_timeout *timeout);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Scheduling: the way of a timeout begins here, and goes on in lane.c. */
+#include <errno.h>
+#include <string.h>
+
+#include "timer.h"
+
+void hwt_spec_init(hwt_spec *spec)
+{
+    if (!spec)
+        return;
+    memset(spec, 0, sizeof *spec);
+    spec->struct_size = sizeof *spec;
+}
+
+static bool take_quota(hwt_timer *timer)
+{
+    uint64_t used = load_relaxed(&timer->quota_used);
+
+    do {
+        if (used >= timer->max_pending) {
+            add_relaxed(&lanes_here(&timer->lanes)->rejected, 1);
+            return false;
+        }
+    } while (!cas_acq_rel(&timer->quota_used, &used, used + 1));
+    return true;
+}
+
+static hwt_timeout *prepare(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
+                            bool with_handle)
+{
+    hwt_timeout *timeout = pool_take();
+
+    if (unlikely(!timeout))
+        return NULL;
+    store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
+    timeout->task = task;
+    timeout->arg = arg;
+    timeout->timer = timer;
+    store_relaxed(&timeout->refs, with_handle ? 2 : 1);
+    store_relaxed(&timeout->run, RUN_NONE);
+    store_relaxed(&timeout->withdrawn, 0);
+    timeout->kind = timer->kind;
+    timeout->place = PLACE_UNMET;
+    timeout->noticed = 0;
+    return timeout;
+}
+
+static int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_timeout **handle)
+{
+    bool crowded = false;
+    int result = lane_submit(&timer->lanes, timeout, deadline, &crowded);
+
+    if (unlikely(result != 0)) {
+        timeout_free(timeout);
+        run_release_quota(timer);
+        return result;
+    }
+    if (handle) /* without one the timeout may be over and gone by now */
+        *handle = timeout;
+    if (unlikely(crowded))
+        park_wake(&timer->park);
+    else
+        park_wake_for(&timer->park, deadline);
+    return 0;
+}
+
+/* What every submission checks first. */
+static inline int admit(hwt_timer *timer, hwt_task *task)
+{
+    int result;
+
+    if (unlikely(!timer || !task))
+        return -EINVAL;
+    if (unlikely(!timer_is_ours(timer)))
+        return -ECHILD;
+    if (unlikely(load_acquire(&timer->phase) != PHASE_RUNNING) &&
+        (result = lifecycle_begin(timer)) != 0)
+        return result;
+    if (unlikely(timer->max_pending) && !take_quota(timer))
+        return -ENOBUFS;
+    return 0;
+}
+
+static inline int schedule(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
+                           hwt_timeout **handle)
+{
+    hwt_timeout *timeout = prepare(timer, task, arg, deadline, handle != NULL);
+
+    if (unlikely(!timeout)) {
+        run_release_quota(timer);
+        return -ENOMEM;
+    }
+    return submit(timer, timeout, deadline, handle);
+}
+
+int hwt_new_timeout_at(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline_ns,
+                       hwt_timeout **timeout)
+{
+    int result = admit(timer, task);
+
+    if (unlikely(result != 0))
+        return result;
+    return schedule(timer, task, arg, deadline_clamp(deadline_ns), timeout);
+}
+
+int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_ns,
+                    hwt_timeout **timeout)
+{
+    int result = admit(timer, task);
+
+    if (unlikely(result != 0))
+        return result;
+    return schedule(timer, task, arg, deadline_after(timer_now(timer), delay_ns), timeout);
+}
+
+/* ---- with a period or a hook ---- */
+
+static int spec_check(const hwt_timer *timer, const hwt_spec *spec)
+{
+    if (!timer || !spec || spec->struct_size != sizeof *spec || !spec->task)
+        return -EINVAL;
+    if (spec->period_mode != HWT_FIXED_RATE && spec->period_mode != HWT_FIXED_RATE_SKIP &&
+        spec->period_mode != HWT_FIXED_DELAY)
+        return -EINVAL;
+    return 0;
+}
+
+static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t deadline,
+                             hwt_timeout **handle)
+{
+    hwt_timeout *block = pool_take();
+    struct timeout_extra *extra = (struct timeout_extra *)(void *)block;
+    hwt_timeout *timeout = block ? prepare(timer, spec->task, extra, deadline, handle != NULL) : NULL;
+
+    if (!timeout) {
+        if (block)
+            pool_give(block);
+        run_release_quota(timer);
+        return -ENOMEM;
+    }
+    extra->cancelled = spec->cancelled;
+    extra->arg = spec->arg;
+    extra->period_ns = spec->period_ns;
+    extra->mode = spec->period_mode;
+    timeout->kind |= KIND_EXTENDED;
+    if (spec->period_ns)
+        timeout->kind |= KIND_PERIODIC;
+    return submit(timer, timeout, deadline, handle);
+}
+
+int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
+{
+    int result = spec_check(timer, spec);
+    uint64_t deadline;
+
+    if (result != 0 || (result = admit(timer, spec->task)) != 0)
+        return result;
+    deadline = deadline_after(timer_now(timer), spec->delay_ns);
+    if (!spec->period_ns && !spec->cancelled)
+        return schedule(timer, spec->task, spec->arg, deadline, timeout);
+    return schedule_extended(timer, spec, deadline, timeout);
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What both kinds of wheel share: overdue timeouts, the pen, filing anew. */
+#include "wheel.h"
+
+#include <string.h>
+
+void wheel_init(struct wheel *wheel, const struct wheel_ops *ops, uint64_t tick_ns, uint64_t now)
+{
+    wheel->ops = ops;
+    wheel->tick_ns = tick_ns;
+    wheel->reciprocal = (uint64_t)(((unsigned __int128)1 << 64) / tick_ns);
+    wheel->current = wheel_tick_floor(wheel, now);
+    wheel->pen = NULL;
+    memset(&wheel->overdue, 0, sizeof wheel->overdue);
+    chunk_store_init(&wheel->store);
+}
+
+void wheel_destroy(struct wheel *wheel)
+{
+    if (!wheel)
+        return;
+    chunk_store_destroy(&wheel->store);
+    wheel->ops->destroy(wheel);
+}
+
+static uint64_t deadline_of(const hwt_timeout *timeout)
+{
+    return word_deadline(load_relaxed(&timeout->word));
+}
+
+/* ---- the pen: slow, but it needs no memory ---- */
+
+static void pen_insert(struct wheel *wheel, hwt_timeout *timeout)
+{
+    timeout->fellow = wheel->pen;
+    timeout->place = PLACE_PEN;
+    wheel->pen = timeout;
+}
+
+static hwt_timeout *pen_take(hwt_timeout **link)
+{
+    hwt_timeout *timeout = *link;
+
+    *link = timeout->fellow;
+    timeout->fellow = NULL;
+    timeout->place = PLACE_ADRIFT;
+    return timeout;
+}
+
+static void pen_remove(struct wheel *wheel, const hwt_timeout *timeout)
+{
+    hwt_timeout **link = &wheel->pen;
+
+    while (*link != timeout)
+        link = &(*link)->fellow;
+    pen_take(link);
+}
+
+static void pen_expire(struct wheel *wheel, uint64_t now, struct bucket *due)
+{
+    hwt_timeout **link = &wheel->pen;
+
+    while (*link) {
+        if (deadline_of(*link) > now)
+            link = &(*link)->fellow;
+        else if (!wheel_bucket_insert(wheel, due, pen_take(link)))
+            return; /* back in the pen; `due` holds some to go on with */
+    }
+}
+
+static uint64_t pen_earliest(const struct wheel *wheel)
+{
+    uint64_t earliest = UINT64_MAX;
+
+    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = timeout->fellow)
+        earliest = min_u64(earliest, deadline_of(timeout));
+    return earliest;
+}
+
+/* ---- filing ---- */
+
+void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
+{
+    uint64_t tick = wheel_tick_of(wheel, deadline);
+    bool filed;
+
+    if (unlikely(tick < wheel->current))
+        filed = bucket_insert(&wheel->overdue, &wheel->store, timeout, deadline);
+    else
+        filed = wheel->ops->insert(wheel, timeout, deadline, tick);
+    if (unlikely(!filed))
+        pen_insert(wheel, timeout);
+}
+
+void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
+{
+    if (unlikely(timeout->place == PLACE_PEN))
+        pen_remove(wheel, timeout);
+    else
+        bucket_remove(&wheel->store, timeout);
+}
+
+bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout)
+{
+    if (likely(bucket_insert(bucket, &wheel->store, timeout, deadline_of(timeout))))
+        return true;
+    pen_insert(wheel, timeout);
+    return false;
+}
+
+hwt_timeout *wheel_bucket_pop(struct wheel *wheel, struct bucket *bucket)
+{
+    return bucket_pop(bucket, &wheel->store);
+}
+
+void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t now, struct bucket *due)
+{
+    hwt_timeout *timeout;
+
+    while ((timeout = bucket_pop(from, &wheel->store)) != NULL) {
+        uint64_t deadline = deadline_of(timeout);
+        if (deadline <= now)
+            wheel_bucket_insert(wheel, due, timeout);
+        else
+            wheel_insert(wheel, timeout, deadline);
+    }
+}
+
+/* ---- expiry ---- */
+
+bool wheel_expire(struct wheel *wheel, uint64_t now, bool exact, struct bucket *due)
+{
+    uint64_t limit = wheel_tick_floor(wheel, now);
+
+    if (unlikely(wheel->pen)) {
+        pen_expire(wheel, exact ? now : wheel_tick_time(wheel, limit), due);
+        if (!bucket_is_empty(due))
+            return true;
+    }
+    if (wheel->ops->expire(wheel, limit, due))
+        return true;
+    if (exact)
+        wheel->ops->expire_part(wheel, now, due);
+    return !bucket_is_empty(due);
+}
+
+void wheel_take_overdue(struct wheel *wheel, struct bucket *due)
+{
+    if (!bucket_is_empty(&wheel->overdue))
+        bucket_move(due, &wheel->overdue);
+}
+
+/* ---- what comes next ---- */
+
+static uint64_t scan_slots(hwt_timeout *const *slot, unsigned count)
+{
+    uint64_t earliest = UINT64_MAX;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (slot[i])
+            earliest = min_u64(earliest, deadline_of(slot[i]));
+    }
+    return earliest;
+}
+
+uint64_t wheel_scan(const struct bucket *bucket)
+{
+    uint64_t earliest = scan_slots(bucket->slot, BUCKET_INLINE);
+
+    for (struct block *block = bucket->head.next; block && block != &bucket->head;
+         block = block->next)
+        earliest = min_u64(earliest,
+                           scan_slots(container_of(block, struct chunk, head)->slot, block->used));
+    return earliest;
+}
+
+uint64_t wheel_earliest(struct wheel *wheel, bool exact)
+{
+    uint64_t earliest = wheel->ops->earliest(wheel, exact);
+
+    if (!bucket_is_empty(&wheel->overdue))
+        earliest = min_u64(earliest,
+                           exact ? wheel_scan(&wheel->overdue) : wheel->overdue.earliest);
+    if (unlikely(wheel->pen))
+        earliest = min_u64(earliest, pen_earliest(wheel));
+    return earliest;
+}
+
+uint64_t wheel_next_call(struct wheel *wheel)
+{
+    return min_u64(wheel_earliest(wheel, false), wheel->ops->prepare(wheel));
+}
+
+/* ---- the rest ---- */
+
+hwt_timeout *wheel_pop(struct wheel *wheel)
+{
+    if (wheel->pen)
+        return pen_take(&wheel->pen);
+    if (!bucket_is_empty(&wheel->overdue))
+        return bucket_pop(&wheel->overdue, &wheel->store);
+    return wheel->ops->pop(wheel);
+}
+
+size_t wheel_check(struct wheel *wheel)
+{
+    size_t count = bucket_check(&wheel->overdue) + wheel->ops->check(wheel);
+
+    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = timeout->fellow) {
+        hwt_assert(timeout->place == PLACE_PEN);
+        count++;
+    }
+    return count;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The worker: takes in what the lanes hold, advances the wheel, runs what is due, sleeps. The same
+ * code serves a thread of its own, the caller's thread (drive.c) and, with `reclaiming` set, stop.
+ */
+#include "timer.h"
+
+#define PREFETCH_AHEAD 6
+
+/* ---- filing and burying ---- */
+
+static uint64_t deadline_of(const hwt_timeout *timeout)
+{
+    return word_deadline(load_relaxed(&timeout->word));
+}
+
+void worker_leave_adrift(hwt_timer *timer, hwt_timeout *timeout)
+{
+    timeout->place = PLACE_ADRIFT;
+    timer->worker.adrift++;
+}
+
+/* Stop: hand it back, unless somebody else ended it, or a nudge for it is on its way. */
+static void reclaim(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct worker *w = &timer->worker;
+
+    if (!timeout_reclaim(timeout)) {
+        worker_leave_adrift(timer, timeout);
+        return;
+    }
+    run_release_quota(timer);
+    bump_single_writer(&w->count.unprocessed, 1);
+    timeout->link.next = w->reclaimed ? &w->reclaimed->link : NULL;
+    w->reclaimed = timeout;
+}
+
+void worker_file(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct worker *w = &timer->worker;
+    uint64_t deadline = deadline_of(timeout);
+
+    if (unlikely(w->reclaiming))
+        reclaim(timer, timeout);
+    else if (unlikely(deadline <= w->pass_limit)) /* due, but submitted after what is running */
+        wheel_bucket_insert(w->wheel, &w->wheel->overdue, timeout);
+    else
+        wheel_insert(w->wheel, timeout, deadline);
+}
+
+void worker_file_again(hwt_timer *timer, hwt_timeout *timeout, uint64_t next)
+{
+    struct worker *w = &timer->worker;
+    uint64_t deadline = deadline_of(timeout);
+
+    if (deadline == next && deadline <= w->pass_limit)
+        wheel_bucket_insert(w->wheel, &w->due, timeout);
+    else
+        worker_file(timer, timeout);
+}
+
+void worker_bury(hwt_timer *timer, hwt_timeout *timeout)
+{
+    unsigned shard = timeout->origin >> LANE_BITS;
+
+    if (!timeout_drop(timeout))
+        return;
+    if (unlikely(timeout->kind & KIND_EXTENDED) || shard >= timer->lanes.count)
+        timeout_free(timeout);
+    else /* back to where it came from */
+        pool_return_add(&timer->worker.returns[shard], shard, timeout);
+}
+
+void worker_flush_returns(hwt_timer *timer)
+{
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        pool_return_flush(&timer->worker.returns[i], i);
+}
+
+/* ---- taking in ---- */
+
+/* From a lane: the first time that the worker sees it. */
+static void meet(void *context, hwt_timeout *timeout)
+{
+    hwt_timer *timer = context;
+
+    if (unlikely(timeout->noticed)) /* its notice overtook it (from the spill) */
+        worker_bury(timer, timeout);
+    else if (likely(word_code(load_acquire(&timeout->word)) == WORD_PENDING))
+        worker_file(timer, timeout);
+    else
+        worker_leave_adrift(timer, timeout);
+}
+
+/*
+ * A notice has arrived: of a cancellation, of a deadline moved earlier, or of a run that is over
+ * on the executor. It is the only one for this timeout, so nobody else will file or bury it.
+ */
+static void receive(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct worker *w = &timer->worker;
+
+    switch ((enum timeout_place)timeout->place) {
+    case PLACE_UNMET:
+        /* Not withdrawn by a canceller: that is what the notice or nudge excludes. */
+        if (lane_take_back(&timer->lanes, timeout))
+            break;
+        if (!timeout_take_nudge(timeout)) /* it comes from the spill some time: then bury it */
+            timeout->noticed = 1;
+        return;
+    case PLACE_INLINE:
+    case PLACE_CHUNK:
+    case PLACE_PEN:
+        wheel_remove(w->wheel, timeout);
+        break;
+    case PLACE_ADRIFT:
+        w->adrift--;
+        break;
+    }
+    timeout->place = PLACE_ADRIFT;
+    if (timeout_take_nudge(timeout))
+        worker_file(timer, timeout);
+    else
+        worker_bury(timer, timeout);
+}
+
+static void collect_notices(hwt_timer *timer, struct lane *lane)
+{
+    hwt_timeout *next;
+
+    for (hwt_timeout *timeout = lane_take_notices(lane); timeout; timeout = next) {
+        next = lane_next_notice(timeout);
+        if (next)
+            __builtin_prefetch(next, 1);
+        receive(timer, timeout);
+    }
+}
+
+static void collect_spill(hwt_timer *timer, struct lane *lane)
+{
+    hwt_timeout *next;
+
+    for (hwt_timeout *timeout = lane_take_spill(lane); timeout; timeout = next) {
+        next = lane_next_spilled(timeout);
+        meet(timer, timeout);
+    }
+}
+
+static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t now, bool everything)
+{
+    bool quiet = true;
+
+    collect_notices(timer, lane);
+    if (unlikely(timer->worker.reclaiming))
+        quiet = lane_sweep_all(lane, meet, timer);
+    else if (everything || load_seq(&lane->earliest) <= now)
+        lane_sweep(lane, meet, timer);
+    else if (load_relaxed(&lane->crowded))
+        lane_sweep_older(lane, meet, timer);
+    collect_spill(timer, lane);
+    return quiet;
+}
+
+bool worker_collect(hwt_timer *timer, uint64_t now, bool everything)
+{
+    bool quiet = true;
+
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        quiet = collect_lane(timer, &timer->lanes.lane[i], now, everything) && quiet;
+    return quiet;
+}
+
+/* ---- running ---- */
+
+static bool must_leave(const hwt_timer *timer)
+{
+    return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
+}
+
+static void fill_hand(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    hwt_timeout *timeout;
+
+    w->hand_next = w->hand_count = 0;
+    while (w->hand_count < HAND && (timeout = wheel_bucket_pop(w->wheel, &w->due)) != NULL)
+        w->hand[w->hand_count++] = timeout;
+}
+
+/* The timeout's line has come by now: fetch what its task will be called with. */
+static void prefetch_argument(const struct worker *w)
+{
+    if (w->hand_next + PREFETCH_AHEAD < w->hand_count)
+        __builtin_prefetch(w->hand[w->hand_next + PREFETCH_AHEAD]->arg, 1);
+}
+
+static int run_hand(hwt_timer *timer, struct run_frame *frame)
+{
+    struct worker *w = &timer->worker;
+    int ran = 0;
+
+    fill_hand(timer);
+    w->now = timer_now(timer);
+    w->coarse = clock_coarse();
+    while (w->hand_next < w->hand_count && !must_leave(timer)) {
+        prefetch_argument(w);
+        ran += run_due(timer, w->hand[w->hand_next++], frame);
+    }
+    return ran;
+}
+
+int worker_pass(hwt_timer *timer, bool exact)
+{
+    struct worker *w = &timer->worker;
+    struct run_frame frame = {.timer = timer, .outer = run_frames};
+    uint64_t now = timer_now(timer);
+    int ran = 0;
+
+    run_frames = &frame;
+    worker_collect(timer, now, false);
+    wheel_take_overdue(w->wheel, &w->due);
+    w->pass_limit = now;
+    while (!bucket_is_empty(&w->due) || wheel_expire(w->wheel, now, exact, &w->due)) {
+        ran += run_hand(timer, &frame);
+        if (must_leave(timer))
+            break;
+        worker_collect(timer, w->now, false); /* a flood of expiries delays nobody else */
+    }
+    w->pass_limit = 0;
+    run_frames = frame.outer;
+#ifdef HWT_DEBUG
+    if (timer_is_ours(timer))
+        wheel_check(w->wheel);
+#endif
+    return ran;
+}
+
+/* ---- sleeping ---- */
+
+static uint64_t lanes_earliest(const hwt_timer *timer)
+{
+    uint64_t earliest = UINT64_MAX;
+
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        earliest = min_u64(earliest, load_seq(&timer->lanes.lane[i].earliest));
+    return earliest;
+}
+
+/* Something that the plan does not cover: mail, a crowded lane, an earlier deadline, stop. */
+static bool is_urgent(const hwt_timer *timer, uint64_t wake_before)
+{
+    ck_pr_fence_store_load(); /* the plan is published before this looks (C4) */
+    if (load_seq(&timer->phase) >= PHASE_STOPPING)
+        return true;
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        const struct lane *lane = &timer->lanes.lane[i];
+        if (lane_has_mail(lane) || load_seq(&lane->crowded) ||
+            load_seq(&lane->earliest) < wake_before)
+            return true;
+    }
+    return false;
+}
+
+bool worker_plan(hwt_timer *timer, uint64_t *until)
+{
+    struct worker *w = &timer->worker;
+    bool by_ticks = timer->drive == HWT_DRIVE_WORKER;
+    uint64_t next = wheel_next_call(w->wheel), wake_before;
+
+    next = min_u64(next, lanes_earliest(timer));
+    store_relaxed(&w->next_deadline, next);
+    wake_before = min_u64(next, DEADLINE_NEVER);
+    if (next >= DEADLINE_NEVER) {
+        next = UINT64_MAX;
+    } else if (by_ticks) { /* what is due at the same tick needs no earlier wake-up */
+        next = wheel_tick_time(w->wheel, wheel_tick_of(w->wheel, next));
+        wake_before = next >= timer->tick_ns ? next - timer->tick_ns + 1 : 1;
+    }
+    *until = next;
+    park_publish(&timer->park, wake_before, next);
+    if (!is_urgent(timer, wake_before))
+        return true;
+    park_leave(&timer->park);
+    return false;
+}
+
+static void sleep_until_due(hwt_timer *timer)
+{
+    uint64_t until;
+
+    worker_flush_returns(timer);
+    if (!worker_plan(timer, &until))
+        return;
+    if (until > timer_now(timer)) {
+        park_sleep(&timer->park, until);
+        bump_single_writer(&timer->worker.count.wakeups, 1);
+    }
+    park_leave(&timer->park);
+}
+
+void *worker_main(void *argument)
+{
+    hwt_timer *timer = argument;
+
+    platform_name_worker(timer->thread_name);
+    for (;;) {
+        worker_pass(timer, false);
+        if (must_leave(timer))
+            return NULL;
+        sleep_until_due(timer);
+    }
+}
