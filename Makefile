@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# libhwt: `make` builds both libraries, `make help` lists what else there is.
+#
+# Variables worth setting: CC, CFLAGS, LDFLAGS, V=1 (print commands), WERROR= (warnings stay
+# warnings), KIND=debug|asan|ubsan|tsan|coverage (whatever the target, in a folder of its own),
+# BUILD (where everything is put), prefix, libdir, includedir, DESTDIR.
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+# ---- what to build with ----
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+OBJCOPY    ?= objcopy
+PKG_CONFIG ?= pkg-config
+INSTALL    ?= install
+WERROR     ?= -Werror
+
+prefix     ?= /usr/local
+libdir     ?= $(prefix)/lib
+includedir ?= $(prefix)/include
+mandir     ?= $(prefix)/share/man
+pcdir      := $(libdir)/pkgconfig
+
+version_part = $(shell sed -n 's/^\#define HWT_VERSION_$(1) *\([0-9]*\).*/\1/p' include/hwt.h)
+MAJOR   := $(call version_part,MAJOR)
+VERSION := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
+
+V ?= 0
+ifeq ($(V),0)
+Q := @
+say = @$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,printf '  %-7s %s\n' '$(1)' '$(2)')
+else
+Q :=
+say = @:
+endif
+
+# ---- kinds of build: each has a folder, so that their objects never meet ----
+
+KINDS := release debug asan ubsan tsan coverage
+KIND  ?= release
+ifeq ($(filter $(KIND),$(KINDS)),)
+$(error KIND is one of: $(KINDS))
+endif
+BUILD ?= build
+B     := $(BUILD)$(if $(filter-out release,$(KIND)),/$(KIND))
+O     := $(B)/obj
+
+# ck_pr is inline assembly, which no sanitizer can follow: see the header.
+sanitize = -fno-omit-frame-pointer -include src/ck_sanitizer.h -fno-sanitize-recover=all
+
+optimize_release  := -O2
+optimize_debug    := -O0
+optimize_asan     := -O1
+optimize_ubsan    := -O1
+optimize_tsan     := -O1
+optimize_coverage := -O0
+kind_debug        := -DHWT_DEBUG
+kind_asan          = -DHWT_DEBUG -fsanitize=address,undefined $(sanitize)
+kind_ubsan         = -fsanitize=undefined $(sanitize)
+kind_tsan          = -fsanitize=thread $(sanitize)
+kind_coverage     := --coverage -fprofile-update=atomic
+link_asan         := -fsanitize=address,undefined
+link_ubsan        := -fsanitize=undefined
+link_tsan         := -fsanitize=thread
+link_coverage     := --coverage
+
+CFLAGS  ?= $(optimize_$(KIND)) -g
+LDFLAGS ?=
+
+# ---- flags ----
+
+accepted = $(shell for f in $(1); do \
+	$(CC) -Werror $$f -x c -c -o /dev/null /dev/null 2>/dev/null && echo "$$f"; done)
+package  = $(shell $(PKG_CONFIG) $(2) $(1) 2>/dev/null)
+
+ifneq ($(filter release debug,$(KIND)),)
+HARDEN := $(call accepted,-fstack-protector-strong -fstack-clash-protection -fcf-protection=full)
+endif
+ifeq ($(KIND),release)
+ifneq ($(filter -O1 -O2 -O3 -Os,$(CFLAGS)),)
+HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+endif
+endif
+
+# Only headers of Concurrency Kit are used. Its pkg-config file claims to be on the build machine's
+# architecture, which would drop the barriers on another one.
+CK_CFLAGS := $(filter-out -D__%,$(call package,ck,--cflags))
+
+WARNINGS := -Wall -Wextra -Wshadow -Wundef -Wconversion $(WERROR)
+INCLUDES := -Iinclude -Isrc $(CK_CFLAGS)
+# Defined as nothing, so that a file may define it itself.
+DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
+BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
+LIB_C     = $(BASE) -fvisibility=hidden -fPIC -ftls-model=initial-exec $(HARDEN) \
+	$(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
+# Criterion's parameterized tests need fixed addresses.
+TEST_C    = $(BASE) -fno-pie $(kind_$(KIND)) -Itest $(CPPFLAGS) $(CFLAGS)
+BENCH_C   = $(BASE) $(HARDEN) -Ibench $(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
+
+LINK      = $(link_$(KIND)) -pthread -Wl,--as-needed $(CFLAGS) $(LDFLAGS)
+# A sanitized object takes the sanitizer's own symbols from the program that loads it.
+LINK_SO   = -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/hwt.map \
+	$(if $(link_$(KIND)),,-Wl,-z,defs) -Wl,-z,relro,-z,now,-z,nodelete $(LINK)
+
+# ---- files ----
+
+SONAME   := libhwt.so.$(MAJOR)
+REALNAME := libhwt.so.$(VERSION)
+LIBS     := $(B)/libhwt.a $(B)/$(REALNAME) $(B)/$(SONAME) $(B)/libhwt.so
+INTERNAL := $(O)/libhwt-internal.a
+
+LIB_O    := $(patsubst %.c,$(O)/%.o,$(wildcard src/*.c))
+UNIT     := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/test_*.c))
+STRESS   := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/stress_*.c))
+FAULT    := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/fault_*.c))
+MODELS   := $(patsubst test/%.cc,$(B)/test/%,$(wildcard test/model_*.cc))
+FUZZ     := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/fuzz_*.c))
+SUPPORT  := $(patsubst %.c,$(O)/%.o,$(wildcard test/support.c))
+BENCHES  := $(patsubst bench/bench_%.c,$(B)/bench/%,$(wildcard bench/bench_*.c))
+BENCH_O  := $(patsubst %.c,$(O)/%.o,$(filter-out bench/bench_% bench/replay%,\
+	$(wildcard bench/*.c)))
+REPLAY_O := $(patsubst %.c,$(O)/%.o,$(wildcard bench/replay*.c))
+TRACE    := bench/data/linux-tcp-timers.csv.xz
+MANUAL   := $(wildcard docs/man/*.3)
+
+C_FILES  := $(wildcard include/*.h src/*.[ch] test/*.[ch] bench/*.[ch] bench/*/*.[ch] \
+	docs/examples/*.[ch])
+SCRIPTS  := $(wildcard test/*.sh bench/*.sh bench/*/*.sh .ci/*)
+
+# Which file is installed where. Both install and uninstall follow this list.
+INSTALLED := $(includedir)/hwt.h $(pcdir)/hwt.pc \
+	$(addprefix $(libdir)/,libhwt.a $(REALNAME) $(SONAME) libhwt.so) \
+	$(patsubst docs/man/%,$(mandir)/man3/%,$(MANUAL))
+
+# ---- the library ----
+
+.PHONY: all
+all: $(LIBS) ## Build libhwt.so and libhwt.a (the default)
+
+# Rewritten only when a flag changes, or a file comes or goes: what every object, and what every
+# archive depends on.
+define stamp
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(1))' >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+endef
+$(O)/flags: FORCE
+	$(call stamp,$(CC) $(CXX) $(LIB_C) $(TEST_C) $(LINK))
+$(O)/files: FORCE
+	$(call stamp,$(LIB_O) $(SUPPORT) $(BENCH_O) $(REPLAY_O))
+.PHONY: FORCE
+FORCE:
+
+$(O)/src/%.o: src/%.c $(O)/flags
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LIB_C) -c -o $@ $<
+
+# For the tests: the objects as they are, every internal function within reach.
+$(INTERNAL): $(LIB_O) $(O)/files
+	$(call say,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(LIB_O)
+
+# For users: one object in which the hidden symbols are local, as they are in libhwt.so.
+$(O)/libhwt.o: $(LIB_O) $(O)/files
+	$(call say,LD -r,$@)
+	$(Q)$(CC) $(filter -m%,$(CFLAGS)) -r -nostdlib -o $@ $(LIB_O)
+	$(Q)$(OBJCOPY) --localize-hidden $@
+
+$(B)/libhwt.a: $(O)/libhwt.o
+	$(call say,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $<
+
+$(B)/$(REALNAME): $(LIB_O) src/hwt.map $(O)/flags $(O)/files
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK_SO) -o $@ $(LIB_O) $(CK_LIBS)
+
+$(B)/$(SONAME): $(B)/$(REALNAME)
+	$(Q)ln -sf $(REALNAME) $@
+$(B)/libhwt.so: $(B)/$(SONAME)
+	$(Q)ln -sf $(SONAME) $@
+
+# ---- tests ----
+
+$(O)/test/%.o: test/%.c $(O)/flags
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TEST_C) -c -o $@ $<
+
+$(O)/libsupport.a: $(SUPPORT) $(O)/files
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(SUPPORT)
+
+# A test may name what its own link needs, in a line `/* LDFLAGS: ... */`.
+own_ldflags = $$(sed -n 's,^/\* LDFLAGS: \(.*\) \*/$$,\1,p' test/$(@F).c)
+link_test = $(CC) -no-pie $(LINK) -o $@ $(1) $(O)/libsupport.a $(INTERNAL) $(own_ldflags) $(2)
+
+$(UNIT): $(B)/test/%: $(O)/test/%.o $(SUPPORT) $(O)/libsupport.a $(INTERNAL)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link_test,$< $(SUPPORT),-lcriterion)
+
+# These take what they use from the support code, and so need Criterion only if that does.
+$(STRESS) $(FAULT) $(FUZZ): $(B)/test/%: $(O)/test/%.o $(O)/libsupport.a $(INTERNAL)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link_test,$<)
+
+$(MODELS): $(B)/test/%: test/%.cc $(O)/flags
+	$(call say,CXX,$@)
+	@mkdir -p $(@D) $(O)/test
+	$(Q)$(CXX) -std=gnu++17 -O2 -g -Wall -Wextra $(WERROR) $(INCLUDES) -pthread \
+		-MMD -MP -MF $(O)/test/$*.d -MT $@ $(CXXFLAGS) -o $@ $<
+
+.PHONY: unit-programs stress-programs
+unit-programs: $(UNIT) ## Build the unit tests
+stress-programs: $(STRESS) $(FAULT) $(FUZZ) ## Build the stress, fault and fuzz programs
+
+run = @KIND=$(1) BUILD=$(BUILD) CC='$(CC)' CXX='$(CXX)' MAKE='$(MAKE)' test/run-tests.sh $(2)
+
+.PHONY: check
+check: deps ## Build and run every test: unit, fuzz, stress, faults, checks (minutes)
+	@$(MAKE) --no-print-directory all unit-programs stress-programs \
+		$(B)/hwt-replay
+	$(call run,$(KIND),unit fuzz stress fault $(if $(filter release,$(KIND)),scripts))
+
+.PHONY: stress
+stress: export STRESS_SECONDS ?= 20
+stress: deps ## Run the stress and fault programs for long (STRESS_SECONDS=20 each)
+	@$(MAKE) --no-print-directory stress-programs
+	$(call run,$(KIND),stress fault)
+
+.PHONY: debug asan ubsan tsan
+debug: ## Build the library with assertions and validators, in build/debug
+asan: ## Build it under AddressSanitizer and UBSan, in build/asan
+ubsan: ## Build it under UBSan, in build/ubsan
+tsan: ## Build it under ThreadSanitizer, in build/tsan
+debug asan ubsan tsan:
+	@$(MAKE) --no-print-directory KIND=$@ all
+
+# Criterion does not start under TSan.
+.PHONY: check-debug check-asan check-ubsan check-tsan
+check-debug: ## Run the tests on the debug build
+check-asan: ## Run the tests under ASan and UBSan
+check-ubsan: ## Run the tests under UBSan
+check-tsan: ## Run the stress and fault programs under TSan
+check-debug check-asan check-ubsan: check-%: deps
+	@$(MAKE) --no-print-directory KIND=$* all unit-programs stress-programs
+	$(call run,$*,unit fuzz stress fault)
+check-tsan: deps
+	@$(MAKE) --no-print-directory KIND=tsan all stress-programs
+	$(call run,tsan,stress fault)
+
+.PHONY: model-programs model
+model-programs: $(MODELS) ## Build the relacy models
+model: deps ## Check the relacy and spin models of the protocols
+	@if echo '#include <relacy/relacy.hpp>' | $(CXX) -x c++ -E - >/dev/null 2>&1; then \
+		$(MAKE) --no-print-directory model-programs; \
+	fi
+	$(call run,$(KIND),model)
+
+.PHONY: valgrind
+valgrind: deps ## Run the unit tests under valgrind
+	@$(MAKE) --no-print-directory KIND=debug unit-programs
+	$(call run,debug,valgrind)
+
+# libFuzzer needs a library of its own, built by clang.
+fuzz_flags := -fsanitize=fuzzer-no-link -DFUZZ_TARGET
+.PHONY: fuzz
+fuzz: ## Fuzz the API with libFuzzer, for FUZZ_SECONDS=60 (needs clang)
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang KIND=asan CPPFLAGS='$(fuzz_flags)' \
+		all $(patsubst $(B)/%,$(BUILD)/fuzz/asan/obj/%.o,$(FUZZ))
+	@mkdir -p $(BUILD)/fuzz/corpus
+	@for name in $(notdir $(FUZZ)); do \
+		clang -fsanitize=fuzzer,address,undefined -o $(BUILD)/fuzz/$$name \
+			$(BUILD)/fuzz/asan/obj/test/$$name.o $(BUILD)/fuzz/asan/libhwt.a -pthread && \
+		$(BUILD)/fuzz/$$name -max_total_time=$${FUZZ_SECONDS:-60} -max_len=600 -print_final_stats=1 \
+			-artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/corpus || exit; \
+	done
+
+.PHONY: coverage
+coverage: deps ## Measure what the tests reach, into build/coverage/index.html
+	@$(MAKE) --no-print-directory KIND=coverage unit-programs stress-programs
+	@find $(BUILD)/coverage -name '*.gcda' -delete
+	$(call run,coverage,unit fuzz stress fault)
+	gcovr --root . --filter src/ --branches --exclude-throw-branches --print-summary \
+		--html-details $(BUILD)/coverage/index.html $(BUILD)/coverage/obj/src
+
+# ---- replay, benchmarks, examples ----
+
+$(O)/bench/%.o: bench/%.c $(O)/flags
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BENCH_C) -c -o $@ $<
+
+$(O)/libbench.a: $(BENCH_O) $(O)/files
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(BENCH_O)
+
+$(B)/hwt-replay: $(REPLAY_O) $(O)/libbench.a $(B)/libhwt.a $(O)/files
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -llzma -lm
+
+$(BENCHES): $(B)/bench/%: $(O)/bench/bench_%.o $(O)/libbench.a $(B)/libhwt.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LINK) -o $@ $^ -lm
+
+.PHONY: demo
+demo: deps ## Replay four seconds of a real kernel's TCP timers
+	@$(MAKE) --no-print-directory $(B)/hwt-replay
+	$(B)/hwt-replay $(TRACE)
+
+.PHONY: bench-programs bench bench-peers
+bench-programs: $(BENCHES) $(if $(REPLAY_O),$(B)/hwt-replay) ## Build the benchmarks and the replay
+bench: deps ## Measure: every program of bench/ in turn (minutes)
+	@$(MAKE) --no-print-directory bench-programs
+	@for b in $(BENCHES); do $$b || exit; done
+bench-peers: deps ## Measure other timers beside this one
+	@$(MAKE) --no-print-directory bench-programs
+	@BUILD=$(BUILD) CC='$(CC)' bench/peers/run.sh
+
+include docs/examples/examples.mk
+
+# ---- keeping house ----
+
+.PHONY: deps deps-full
+deps: ## Install through apt what building and testing needs, if anything is missing
+	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' .ci/deps
+deps-full: ## The same for everything that any target can use
+	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' .ci/deps full
+
+.PHONY: format format-check
+format: ## Lay the sources out with clang-format
+	clang-format -i $(C_FILES)
+format-check: ## Say where clang-format would change something
+	@clang-format --dry-run -Werror $(C_FILES)
+
+.PHONY: lint
+lint: ## Run the static analysers that are installed
+	@C_FILES='$(C_FILES)' SCRIPTS='$(SCRIPTS)' TIDY_FLAGS='-std=gnu11 $(DEFINES) -Itest -Ibench' \
+		.ci/lint
+
+.PHONY: abi
+abi: all ## Compare the ABI with that of REF (a git revision, by default the last tag)
+	@CC='$(CC)' BUILD=$(BUILD) REF='$(REF)' .ci/abi
+
+.PHONY: install
+install: all ## Install header, libraries, hwt.pc (DESTDIR, prefix, libdir, includedir)
+	$(call say,INSTALL,$(DESTDIR)$(prefix))
+	$(Q)$(INSTALL) -d $(sort $(addprefix $(DESTDIR),$(dir $(INSTALLED))))
+	$(Q)$(INSTALL) -m 644 include/hwt.h $(DESTDIR)$(includedir)/hwt.h
+	$(Q)$(INSTALL) -m 644 $(B)/libhwt.a $(DESTDIR)$(libdir)/libhwt.a
+	$(Q)$(INSTALL) -m 755 $(B)/$(REALNAME) $(DESTDIR)$(libdir)/$(REALNAME)
+	$(Q)ln -sf $(REALNAME) $(DESTDIR)$(libdir)/$(SONAME)
+	$(Q)ln -sf $(SONAME) $(DESTDIR)$(libdir)/libhwt.so
+	$(Q)sed -e 's,@prefix@,$(prefix),; s,@libdir@,$(libdir),; s,@includedir@,$(includedir),' \
+		-e 's,@version@,$(VERSION),' src/hwt.pc.in >$(DESTDIR)$(pcdir)/hwt.pc
+	$(Q)chmod 644 $(DESTDIR)$(pcdir)/hwt.pc
+	$(Q)$(if $(MANUAL),$(INSTALL) -m 644 $(MANUAL) $(DESTDIR)$(mandir)/man3,:)
+	$(Q)$(if $(DESTDIR),:,[ "$$(id -u)" != 0 ] || ldconfig || :)
+
+.PHONY: uninstall
+uninstall: ## Remove what install puts there, with the same variables
+	$(call say,REMOVE,$(DESTDIR)$(prefix))
+	$(Q)rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+
+.PHONY: clean
+clean: ## Remove the build folder
+	$(Q)rm -rf $(BUILD)
+
+.PHONY: help
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(filter Makefile %.mk,$(MAKEFILE_LIST)) | \
+		while IFS="$$(printf '\t')" read -r t what; do printf '  %-16s %s\n' "$$t" "$$what"; done
+
+-include $(patsubst %.o,%.d,$(LIB_O) $(SUPPORT) $(BENCH_O) $(REPLAY_O))
+-include $(patsubst $(B)/test/%,$(O)/test/%.d,$(UNIT) $(STRESS) $(FAULT) $(FUZZ) $(MODELS))
+-include $(patsubst $(B)/bench/%,$(O)/bench/bench_%.d,$(BENCHES))
