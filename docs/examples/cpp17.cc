@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The C++17 wrapper of cpp17.hpp at work.
+#include "cpp17.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace
+{
+
+using namespace std::chrono_literals;
+using clock = std::chrono::steady_clock;
+
+void must(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    std::fprintf(stderr, "failed: %s\n", what);
+    _exit(EXIT_FAILURE);
+}
+
+void runs_once_and_never_early(hwt::timer &timer)
+{
+    std::atomic<int> runs{0}, early{0};
+
+    for (int i = 1; i <= 50; i++) {
+        auto due = clock::now() + 2ms * i;
+
+        timer.after(2ms * i, [&runs, &early, due] {
+            early += clock::now() < due;
+            runs++;
+        });
+    }
+    while (runs < 50)
+        std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(10ms);
+    must(runs == 50 && early == 0, "each task runs once and never early (G1, G2)");
+}
+
+// What a task captured is freed when its timeout ends, whichever way.
+void frees_what_it_captured()
+{
+    auto captured = std::make_shared<std::string>("captured");
+    std::vector<hwt::timeout> handles;
+    {
+        hwt::timer timer;
+
+        handles.push_back(timer.after(1h, [captured] { must(false, "not for an hour"); }));
+        handles.push_back(timer.after(1h, [captured] { must(false, "not for an hour"); }));
+        handles.push_back(timer.after(1h, [captured] { must(*captured == "captured", "intact"); }));
+        must(captured.use_count() == 4, "three tasks own a copy");
+        must(handles[0].cancel() && !handles[0].cancel(), "cancelled by exactly one call (G2)");
+        must(captured.use_count() == 3, "the cancelled one's is gone");
+        must(handles[2].reschedule(1ms), "moved closer");
+        while (captured.use_count() == 3)
+            std::this_thread::sleep_for(1ms);
+        must(handles[2].expired(), "the one that ran");
+    }
+    must(captured.use_count() == 1, "and the last with the timer (G10)");
+}
+
+int repeats_until_its_owner_goes(hwt::timer &timer)
+{
+    std::atomic<int> runs{0};
+    {
+        auto heartbeat = timer.every(5ms, [&runs] { runs++; });
+        auto moved = std::move(heartbeat);
+
+        while (runs < 10)
+            std::this_thread::sleep_for(1ms);
+    }
+    int seen = runs;
+
+    std::this_thread::sleep_for(25ms);
+    must(runs == seen, "no run after the owner is gone");
+    return seen;
+}
+
+} // namespace
+
+int main()
+{
+    alarm(20); // a task that never ran ends the program, too
+    hwt::timer timer(500us);
+
+    runs_once_and_never_early(timer);
+    frees_what_it_captured();
+    int repeats = repeats_until_its_owner_goes(timer);
+
+    must(timer.pending() == 0, "nothing is left");
+    std::printf("cpp17: 50 tasks ran once, a periodic one %d times\n", repeats);
+    return 0;
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// A small C++17 wrapper, to be copied and fitted: durations are std::chrono's, tasks are
+// std::function, handles clean up after themselves.
+//
+//   timer        owns a timer; its destructor stops it.
+//   timeout      a handle to a task that runs once; the task outlives the handle.
+//   periodic     owns a repeated task; its destructor waits for a run that is under way.
+//
+// An exception that leaves a task ends the program: there is no one to catch it.
+#ifndef CPP17_HPP
+#define CPP17_HPP
+
+#include <hwt.h>
+
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+namespace hwt
+{
+
+using duration = std::chrono::nanoseconds;
+using task = std::function<void()>;
+
+inline void check(int result, const char *what)
+{
+    if (result < 0)
+        throw std::system_error(-result, std::generic_category(), what);
+}
+
+inline uint64_t nanoseconds(duration d)
+{
+    return d.count() > 0 ? static_cast<uint64_t>(d.count()) : 0;
+}
+
+struct drop {
+    void operator()(hwt_timeout *timeout) const noexcept
+    {
+        hwt_timeout_unref(timeout);
+    }
+};
+
+class timeout
+{
+  public:
+    bool cancel() noexcept
+    {
+        return hwt_timeout_cancel(handle_.get());
+    }
+    bool reschedule(duration delay) noexcept
+    {
+        return hwt_timeout_reschedule(handle_.get(), nanoseconds(delay));
+    }
+    bool expired() const noexcept
+    {
+        return hwt_timeout_is_expired(handle_.get());
+    }
+
+  private:
+    friend class timer;
+    explicit timeout(hwt_timeout *handle) noexcept : handle_(handle)
+    {
+    }
+    std::unique_ptr<hwt_timeout, drop> handle_;
+};
+
+class periodic
+{
+  public:
+    periodic(periodic &&) noexcept = default;
+    periodic(const periodic &) = delete;
+    periodic &operator=(const periodic &) = delete;
+    periodic &operator=(periodic &&) = delete;
+
+    // Not from within its own task: that cannot wait for itself.
+    ~periodic()
+    {
+        if (handle_ && hwt_timeout_cancel_sync(handle_.get()) == -EDEADLK)
+            std::terminate();
+    }
+
+  private:
+    friend class timer;
+    periodic(hwt_timeout *handle, std::unique_ptr<task> f) noexcept
+        : task_(std::move(f)), handle_(handle)
+    {
+    }
+    std::unique_ptr<task> task_;
+    std::unique_ptr<hwt_timeout, drop> handle_;
+};
+
+class timer
+{
+  public:
+    explicit timer(duration tick = std::chrono::milliseconds(1))
+    {
+        hwt_config config;
+        hwt_timer *created = nullptr;
+
+        hwt_config_init(&config);
+        config.tick_ns = nanoseconds(tick);
+        check(hwt_timer_create(&created, &config), "hwt_timer_create");
+        timer_.reset(created);
+    }
+
+    // The timeout owns the function until it ends: by having run, or by the cancelled hook.
+    timeout after(duration delay, task f)
+    {
+        auto owned = std::make_unique<task>(std::move(f));
+        hwt_timeout *handle = nullptr;
+        hwt_spec spec;
+
+        hwt_spec_init(&spec);
+        spec.task = [](hwt_timeout *, void *arg) noexcept { (*take(arg))(); };
+        spec.cancelled = [](hwt_timeout *, void *arg) noexcept { take(arg); };
+        spec.arg = owned.get();
+        spec.delay_ns = nanoseconds(delay);
+        check(hwt_schedule(timer_.get(), &spec, &handle), "hwt_schedule");
+        owned.release();
+        return timeout(handle);
+    }
+
+    [[nodiscard]] periodic every(duration period, task f)
+    {
+        auto owned = std::make_unique<task>(std::move(f));
+        hwt_timeout *handle = nullptr;
+        hwt_spec spec;
+
+        hwt_spec_init(&spec);
+        spec.task = [](hwt_timeout *, void *arg) noexcept { (*static_cast<task *>(arg))(); };
+        spec.arg = owned.get();
+        spec.delay_ns = spec.period_ns = nanoseconds(period);
+        check(hwt_schedule(timer_.get(), &spec, &handle), "hwt_schedule");
+        return periodic(handle, std::move(owned));
+    }
+
+    uint64_t pending() const noexcept
+    {
+        return hwt_timer_pending(timer_.get());
+    }
+
+  private:
+    static std::unique_ptr<task> take(void *arg)
+    {
+        return std::unique_ptr<task>(static_cast<task *>(arg));
+    }
+    struct destroy {
+        void operator()(hwt_timer *t) const noexcept
+        {
+            hwt_timer_destroy(t);
+        }
+    };
+    std::unique_ptr<hwt_timer, destroy> timer_;
+};
+
+} // namespace hwt
+
+#endif
