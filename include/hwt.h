@@ -198,7 +198,8 @@ hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);
  * Runs task(timeout, arg) once, on the worker or the executor, when the timer's clock has reached
  * now + delay_ns, and within a tick of it if the worker is free (G1, G4). Too large a delay means
  * never. With `timeout` not NULL, *timeout is a handle whose reference the caller drops with
- * hwt_timeout_unref, whatever becomes of the timeout; with NULL there is nothing to drop.
+ * hwt_timeout_unref, whatever becomes of the timeout; it is stored before the task can run. With
+ * NULL there is nothing to drop.
  * Never called before return on the calling thread (G11). Any thread, without a lock (G7).
  *
  * 0; -EINVAL: no timer or task; -ESHUTDOWN once stop began; -ENOBUFS at max_pending; -ENOMEM;
@@ -261,8 +262,8 @@ typedef enum hwt_state {
 bool hwt_timeout_cancel(hwt_timeout *timeout);
 
 /*
- * The same, and waits until its task is not running: on return it never will again, and what the
- * task uses can be freed. As Linux's timer_shutdown_sync. Do not hold a lock that the task takes.
+ * The same, and waits until neither its task nor, after it, its hook is running: on return it never
+ * will again, and what the task uses can be freed. As Linux's timer_shutdown_sync. Do not hold a lock that the task takes.
  *
  * 1 as for true above, 0 as for false; -EDEADLK from inside that very task; -EINVAL for NULL;
  * -ECHILD in a forked child.

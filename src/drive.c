@@ -7,10 +7,10 @@
 /* Sets the descriptor to the next deadline, or to now if something came up meanwhile. */
 static void arm(hwt_timer *timer)
 {
-    uint64_t until;
+    uint64_t wake_before;
 
-    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && !worker_plan(timer, &until))
-        platform_timerfd_set(load_relaxed(&timer->park.fd), 1);
+    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && !worker_plan(timer, &wake_before))
+        park_fire(&timer->park);
 }
 
 int hwt_timer_advance(hwt_timer *timer)
@@ -72,6 +72,19 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
     return earliest >= DEADLINE_NEVER ? UINT64_MAX : earliest;
 }
 
+/* From now on submissions see the descriptor. Whoever is driving may be past arming it. */
+static void take_into_use(hwt_timer *timer, int fd)
+{
+    store_relaxed(&timer->park.fd, fd);
+    store_release(&timer->park.kind, PARK_TIMERFD);
+    if (!run_is_inside(timer) && pthread_mutex_trylock(&timer->driving) == 0) {
+        arm(timer);
+        pthread_mutex_unlock(&timer->driving);
+    } else {
+        park_fire(&timer->park); /* the next advance arms it */
+    }
+}
+
 int hwt_timer_fd(hwt_timer *timer)
 {
     int fd;
@@ -86,12 +99,8 @@ int hwt_timer_fd(hwt_timer *timer)
     fd = load_relaxed(&timer->park.fd);
     if (fd < 0) {
         fd = platform_timerfd_create(timer->clock.id);
-        if (fd >= 0) {
-            store_relaxed(&timer->park.fd, fd);
-            /* Fires at once: the first advance finds out what is next, and arms it. */
-            platform_timerfd_set(fd, 1);
-            store_release(&timer->park.kind, PARK_TIMERFD);
-        }
+        if (fd >= 0)
+            take_into_use(timer, fd);
     }
     pthread_mutex_unlock(&timer->mutex);
     return fd;

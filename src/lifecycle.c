@@ -33,7 +33,8 @@ static int create_park(hwt_timer *timer)
 {
     int fd;
 
-    park_init(&timer->park);
+    /* the worker wakes for a tick as a whole; the caller wants his deadlines exact */
+    park_init(&timer->park, timer->drive == HWT_DRIVE_WORKER ? timer->tick_ns - 1 : 0);
     if (timer->drive == HWT_DRIVE_CALLER)
         return 0;
     if (timer->clock.id == CLOCK_MONOTONIC) {
@@ -101,7 +102,7 @@ static void init_shell(hwt_timer *timer)
     memset(&timer->lanes, 0, sizeof timer->lanes);
     store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->phase, PHASE_CREATED);
-    park_init(&timer->park);
+    park_init(&timer->park, 0);
     timer->has_attr = timer->has_thread = false;
     pthread_mutex_init(&timer->mutex, NULL);
     pthread_mutex_init(&timer->driving, NULL);
@@ -279,14 +280,18 @@ static void finish_stop(hwt_timer *timer)
     pthread_mutex_unlock(&timer->mutex);
 }
 
-static void dispose(hwt_unprocessed *list)
+/* Nobody wants them back. A hook that stops the timer would wait for itself. */
+static void dispose(const hwt_timer *timer, hwt_unprocessed *list)
 {
+    struct run_frame frame = {.timer = timer, .outer = run_frames};
     hwt_timeout *timeout;
 
+    run_frames = &frame;
     while ((timeout = hwt_unprocessed_take(list)) != NULL) {
         run_hook(timeout);
         hwt_timeout_unref(timeout);
     }
+    run_frames = frame.outer;
 }
 
 int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
@@ -304,12 +309,12 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
         list.first = timer->worker.reclaimed;
         list.count = (size_t)load_relaxed(&timer->worker.count.unprocessed);
         timer->worker.reclaimed = NULL;
+        if (!unprocessed)
+            dispose(timer, &list);
         finish_stop(timer);
     }
     if (unprocessed)
         *unprocessed = list;
-    else
-        dispose(&list);
     return 0;
 }
 

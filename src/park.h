@@ -6,8 +6,12 @@
  * looks once more at everything that could have become urgent, and only then sleeps. Whoever makes
  * something urgent publishes that first and then compares with `wake_before`. Both sides store
  * first and load second, sequentially consistent, so at least one of them sees the other (the
- * Dekker pattern; rule C4 of docs/concurrency.md). The winner of the exchange to 0 makes the
- * system call; all others see 0 and go on.
+ * Dekker pattern; rule C4 of docs/concurrency.md).
+ *
+ * Asleep on a futex, the worker is woken; the winner of the exchange to 0 makes the system call,
+ * all others see 0 and go on. A timer descriptor need not wake anybody: it is set to the earlier
+ * time, `wake_before` being lowered first. Several threads may be setting it at once, so whoever
+ * has set it looks whether it is still what is published, and otherwise sets that.
  */
 #ifndef HWT_PARK_H
 #define HWT_PARK_H
@@ -27,27 +31,32 @@ struct park {
     alignas(CACHE_PAIR) _Atomic uint64_t wake_before; /* 0: awake, no wake-up is needed */
     _Atomic uint32_t parked;                          /* futex word: 1 while asleep */
     /* set before the park is used by more than one thread, then never changes */
-    _Atomic int kind; /* enum park_kind */
-    _Atomic int fd;   /* PARK_TIMERFD */
+    _Atomic int kind;   /* enum park_kind */
+    _Atomic int fd;     /* PARK_TIMERFD */
+    uint64_t    slack;  /* a wake-up this much after `wake_before` is in time */
 };
 
-void park_init(struct park *park);
+void park_init(struct park *park, uint64_t slack);
 
-/* The worker: about to sleep until `until_ns`; deadlines below `wake_before` must wake it. */
-void park_publish(struct park *park, uint64_t wake_before, uint64_t until_ns);
-/* The worker: sleep. Returns at the time, when woken, or for no reason. */
-void park_sleep(struct park *park, uint64_t until_ns);
+/* The worker: about to sleep; deadlines below `wake_before` must wake it. */
+void park_publish(struct park *park, uint64_t wake_before);
+/* The worker: sleep until then. Returns at the time, when woken, or for no reason. */
+void park_sleep(struct park *park, uint64_t wake_before);
 /* The worker: awake again, or not going to sleep after all. */
 void park_leave(struct park *park);
 
+/* Anyone: make it wake up in time for this deadline, which is below `wake_before`. */
+void park_wake_at(struct park *park, uint64_t deadline);
 /* Anyone: end the sleep that is on, or the one that is being prepared. */
 void park_wake(struct park *park);
+/* Whoever drives: the descriptor shall be readable now. */
+void park_fire(struct park *park);
 
 /* Anyone, after having published a deadline: does the planned wake-up come too late for it? */
 static inline void park_wake_for(struct park *park, uint64_t deadline)
 {
     if (unlikely(deadline < load_seq(&park->wake_before))) /* pairs with park_publish */
-        park_wake(park);
+        park_wake_at(park, deadline);
 }
 
 #endif

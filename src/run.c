@@ -151,11 +151,14 @@ static void end_run(hwt_timer *timer, hwt_timeout *timeout)
         break;
     case FINISH_AGAIN:
         timeout_run_over(timeout);
-        worker_file_again(timer, timeout, next);
+        if (word_deadline(load_relaxed(&timeout->word)) == next)
+            worker_file_in_order(timer, timeout); /* more runs to catch up on: in this pass */
+        else
+            worker_file(timer, timeout); /* re-armed: in a later one (G11) */
         break;
     case FINISH_CANCELLED:
+        run_hook(timeout); /* part of the run: cancel_sync waits for it */
         timeout_run_over(timeout);
-        run_hook(timeout);
         worker_bury(timer, timeout);
         break;
     }
@@ -168,10 +171,9 @@ static void run_here(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *f
     count_run(timer, timeout, timer->worker.now, false);
     frame->current = timeout;
     call_task(timer, timeout);
+    if (likely(timer_is_ours(timer))) /* otherwise the task forked, and this is the child */
+        end_run(timer, timeout);
     frame->current = NULL;
-    if (unlikely(!timer_is_ours(timer))) /* the task forked, and this is the child */
-        return;
-    end_run(timer, timeout);
 }
 
 bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
@@ -209,21 +211,19 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct run_frame frame = {
         .timer = timer, .current = timeout, .elsewhere = true, .outer = run_frames};
-    enum finish finish;
 
     if (!(timeout->kind & KIND_PERIODIC))
         count_end(timer, true);
     count_run(timer, timeout, timer_now(timer), true);
     run_frames = &frame;
     call_task(timer, timeout);
+    if (likely(timer_is_ours(timer))) {
+        if (timeout_finish(timeout, next_period(timer, timeout), WORD_NUDGED) == FINISH_CANCELLED)
+            run_hook(timeout); /* part of the run: cancel_sync waits for it */
+        timeout_run_over(timeout);
+        report(timer, timeout);
+    }
     run_frames = frame.outer;
-    if (unlikely(!timer_is_ours(timer)))
-        return;
-    finish = timeout_finish(timeout, next_period(timer, timeout), WORD_NUDGED);
-    timeout_run_over(timeout);
-    if (finish == FINISH_CANCELLED)
-        run_hook(timeout);
-    report(timer, timeout);
 }
 
 /* What the executor calls, once, on any of its threads. */
@@ -288,7 +288,7 @@ bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
     refresh_now(timer);
     if (!timer->execute)
         store_relaxed(&timeout->run, RUN_ON); /* before the claim shows (timeout_await_run) */
-    switch (timeout_claim(timeout, timer->worker.now, claimed)) {
+    switch (timeout_claim(timeout, timer->worker.wheel->due_limit, claimed)) {
     case CLAIM_WON:
         if (timer->execute)
             dispatch(timer, timeout);
@@ -298,7 +298,7 @@ bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
     case CLAIM_LATER:
         if (!timer->execute)
             timeout_run_over(timeout);
-        worker_file(timer, timeout);
+        worker_file_in_order(timer, timeout);
         break;
     case CLAIM_LEFT:
         if (!timer->execute)

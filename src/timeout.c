@@ -192,12 +192,15 @@ bool timeout_drop(hwt_timeout *timeout)
     /*
      * Alone, nobody else can touch it: no read-modify-write is needed. Acquire pairs with the
      * release of those who dropped before. `withdrawn` stands for a share of the runtime that is
-     * over but still counted in `refs`.
+     * over but still counted in `refs`; whoever sets it holds a reference, so it is settled when
+     * only two are left. All is read before the reference is given up: after that the block may be
+     * somebody else's.
      */
     uint32_t refs = load_acquire(&timeout->refs);
 
-    if (refs == 1 || (refs == 2 && load_acquire(&timeout->withdrawn)))
-        return true;
-    refs = sub_acq_rel(&timeout->refs, 1);
-    return refs == 1 || (refs == 2 && load_acquire(&timeout->withdrawn));
+    do {
+        if (refs == 1 || (refs == 2 && load_acquire(&timeout->withdrawn)))
+            return true;
+    } while (!cas_acq_rel(&timeout->refs, &refs, refs - 1));
+    return false;
 }

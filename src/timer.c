@@ -48,16 +48,22 @@ static hwt_timeout *prepare(hwt_timer *timer, hwt_task *task, void *arg, uint64_
 
 static int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_timeout **handle)
 {
+    hwt_timeout *before = NULL;
     bool crowded = false;
-    int result = lane_submit(&timer->lanes, timeout, deadline, &crowded);
+    int result;
 
+    if (handle) { /* now, because the task may run, and look at it, before this returns */
+        before = *handle;
+        *handle = timeout;
+    }
+    result = lane_submit(&timer->lanes, timeout, deadline, &crowded);
     if (unlikely(result != 0)) {
+        if (handle)
+            *handle = before;
         timeout_free(timeout);
         run_release_quota(timer);
         return result;
     }
-    if (handle) /* without one the timeout may be over and gone by now */
-        *handle = timeout;
     if (unlikely(crowded))
         park_wake(&timer->park);
     else

@@ -49,6 +49,7 @@ struct worker {
     uint64_t adrift;     /* met, held by nothing: as many notices or nudges are on their way */
     uint64_t pass_limit; /* during a pass: what is filed with a deadline up to here waits for the
                             next one; otherwise 0 */
+    uint64_t passed;     /* when the last pass was */
     uint64_t now;        /* a recent reading of the clock ... */
     uint64_t coarse;     /* ... and of the coarse one */
     struct pool_return *returns; /* per lane */
@@ -145,19 +146,19 @@ int worker_pass(hwt_timer *timer, bool exact);
  * stop: false, if a producer was on its way to a spill.
  */
 bool worker_collect(hwt_timer *timer, uint64_t now, bool everything);
-/* Met and pending: into the wheel (or, for stop, into the list). */
-void worker_file(hwt_timer *timer, hwt_timeout *timeout);
 /*
- * After a run. A periodic one that still has runs to catch up on (its deadline is `next`) goes on
- * in this pass; one that re-armed itself waits for the next (G11).
+ * Met and pending: into the wheel (or, for stop, into the list). What is due already waits for the
+ * next pass.
  */
-void worker_file_again(hwt_timer *timer, hwt_timeout *timeout, uint64_t next);
+void worker_file(hwt_timer *timer, hwt_timeout *timeout);
+/* The same for one that was there before the pass: if due, it is run in this pass, in its turn. */
+void worker_file_in_order(hwt_timer *timer, hwt_timeout *timeout);
 /* Its notice or nudge will come. */
 void worker_leave_adrift(hwt_timer *timer, hwt_timeout *timeout);
 /* The runtime's share of it is over. */
 void worker_bury(hwt_timer *timer, hwt_timeout *timeout);
 /* Publishes the next wake-up; false: something has come up, do not sleep. */
-bool worker_plan(hwt_timer *timer, uint64_t *until);
+bool worker_plan(hwt_timer *timer, uint64_t *wake_before);
 void worker_flush_returns(hwt_timer *timer);
 
 /* ---- handle.c ---- */

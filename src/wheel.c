@@ -133,19 +133,26 @@ bool wheel_expire(struct wheel *wheel, uint64_t now, bool exact, struct bucket *
     uint64_t limit = wheel_tick_floor(wheel, now);
 
     if (unlikely(wheel->pen)) {
+        wheel->due_limit = now;
         pen_expire(wheel, exact ? now : wheel_tick_time(wheel, limit), due);
         if (!bucket_is_empty(due))
             return true;
     }
-    if (wheel->ops->expire(wheel, limit, due))
+    if (wheel->ops->expire(wheel, limit, due)) {
+        wheel->due_limit = wheel_tick_time(wheel, wheel->current - 1);
         return true;
+    }
     if (exact)
         wheel->ops->expire_part(wheel, now, due);
+    wheel->due_limit = now;
     return !bucket_is_empty(due);
 }
 
-void wheel_take_overdue(struct wheel *wheel, struct bucket *due)
+void wheel_take_overdue(struct wheel *wheel, uint64_t limit, struct bucket *due)
 {
+    uint64_t expired = wheel->current ? wheel_tick_time(wheel, wheel->current - 1) : 0;
+
+    wheel->due_limit = max_u64(limit, expired);
     if (!bucket_is_empty(&wheel->overdue))
         bucket_move(due, &wheel->overdue);
 }

@@ -39,7 +39,9 @@ struct wheel {
     uint64_t tick_ns;
     uint64_t reciprocal; /* 2^64 / tick_ns, rounded down */
 
-    uint64_t current; /* ticks below have been expired */
+    uint64_t current;   /* ticks below have been expired */
+    uint64_t due_limit; /* what wheel_expire last handed back is due if its deadline is not above:
+                           otherwise it was moved, and is to be filed again */
     struct chunk_store store;
     struct bucket overdue; /* filed for a tick that has been expired already */
     hwt_timeout *pen;      /* by `fellow`: filed without memory for a chunk */
@@ -64,8 +66,8 @@ hwt_timeout *wheel_bucket_pop(struct wheel *wheel, struct bucket *bucket);
  * reached; the overdue ones are left for wheel_take_overdue.
  */
 bool wheel_expire(struct wheel *wheel, uint64_t now, bool exact, struct bucket *due);
-/* What was filed too late for its tick; `due` must be empty. */
-void wheel_take_overdue(struct wheel *wheel, struct bucket *due);
+/* What was filed too late for its tick, or up to `limit`; `due` must be empty. */
+void wheel_take_overdue(struct wheel *wheel, uint64_t limit, struct bucket *due);
 
 /* The earliest deadline, or a lower bound unless `exact`; UINT64_MAX: empty. */
 uint64_t wheel_earliest(struct wheel *wheel, bool exact);

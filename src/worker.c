@@ -48,15 +48,17 @@ void worker_file(hwt_timer *timer, hwt_timeout *timeout)
         wheel_insert(w->wheel, timeout, deadline);
 }
 
-void worker_file_again(hwt_timer *timer, hwt_timeout *timeout, uint64_t next)
+void worker_file_in_order(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
     uint64_t deadline = deadline_of(timeout);
 
-    if (deadline == next && deadline <= w->pass_limit)
+    if (unlikely(w->reclaiming))
+        reclaim(timer, timeout);
+    else if (deadline <= w->wheel->due_limit)
         wheel_bucket_insert(w->wheel, &w->due, timeout);
     else
-        worker_file(timer, timeout);
+        wheel_insert(w->wheel, timeout, deadline);
 }
 
 void worker_bury(hwt_timer *timer, hwt_timeout *timeout)
@@ -218,7 +220,7 @@ int worker_pass(hwt_timer *timer, bool exact)
 
     run_frames = &frame;
     worker_collect(timer, now, false);
-    wheel_take_overdue(w->wheel, &w->due);
+    wheel_take_overdue(w->wheel, w->passed, &w->due);
     w->pass_limit = now;
     while (!bucket_is_empty(&w->due) || wheel_expire(w->wheel, now, exact, &w->due)) {
         ran += run_hand(timer, &frame);
@@ -227,6 +229,7 @@ int worker_pass(hwt_timer *timer, bool exact)
         worker_collect(timer, w->now, false); /* a flood of expiries delays nobody else */
     }
     w->pass_limit = 0;
+    w->passed = now;
     run_frames = frame.outer;
 #ifdef HWT_DEBUG
     if (timer_is_ours(timer))
@@ -261,24 +264,28 @@ static bool is_urgent(const hwt_timer *timer, uint64_t wake_before)
     return false;
 }
 
-bool worker_plan(hwt_timer *timer, uint64_t *until)
+/* A deadline below this is not covered by a wake-up for `next`: what is due at the same tick is. */
+static uint64_t cover(const hwt_timer *timer, uint64_t next)
+{
+    const struct wheel *wheel = timer->worker.wheel;
+
+    if (next >= DEADLINE_NEVER)
+        return DEADLINE_NEVER;
+    if (timer->park.slack)
+        next = max_u64(wheel_tick_time(wheel, wheel_tick_of(wheel, next)), timer->park.slack + 1) -
+               timer->park.slack;
+    return max_u64(next, 1);
+}
+
+bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
 {
     struct worker *w = &timer->worker;
-    bool by_ticks = timer->drive == HWT_DRIVE_WORKER;
-    uint64_t next = wheel_next_call(w->wheel), wake_before;
+    uint64_t next = min_u64(wheel_next_call(w->wheel), lanes_earliest(timer));
 
-    next = min_u64(next, lanes_earliest(timer));
     store_relaxed(&w->next_deadline, next);
-    wake_before = min_u64(next, DEADLINE_NEVER);
-    if (next >= DEADLINE_NEVER) {
-        next = UINT64_MAX;
-    } else if (by_ticks) { /* what is due at the same tick needs no earlier wake-up */
-        next = wheel_tick_time(w->wheel, wheel_tick_of(w->wheel, next));
-        wake_before = next >= timer->tick_ns ? next - timer->tick_ns + 1 : 1;
-    }
-    *until = next;
-    park_publish(&timer->park, wake_before, next);
-    if (!is_urgent(timer, wake_before))
+    *wake_before = cover(timer, next);
+    park_publish(&timer->park, *wake_before);
+    if (!is_urgent(timer, *wake_before))
         return true;
     park_leave(&timer->park);
     return false;
@@ -286,13 +293,13 @@ bool worker_plan(hwt_timer *timer, uint64_t *until)
 
 static void sleep_until_due(hwt_timer *timer)
 {
-    uint64_t until;
+    uint64_t wake_before;
 
     worker_flush_returns(timer);
-    if (!worker_plan(timer, &until))
+    if (!worker_plan(timer, &wake_before))
         return;
-    if (until > timer_now(timer)) {
-        park_sleep(&timer->park, until);
+    if (wake_before + timer->park.slack > timer_now(timer)) {
+        park_sleep(&timer->park, wake_before);
         bump_single_writer(&timer->worker.count.wakeups, 1);
     }
     park_leave(&timer->park);
