@@ -62,11 +62,11 @@ extern "C" {
 const char *hwt_version(void);
 
 /* Nanoseconds in n microseconds, milliseconds, seconds. */
-#define HWT_USEC(n) ((uint64_t)(n) * UINT64_C(1000))
-#define HWT_MSEC(n) ((uint64_t)(n) * UINT64_C(1000000))
-#define HWT_SEC(n)  ((uint64_t)(n) * UINT64_C(1000000000))
+#define HWT_USEC(n) ((uint64_t)(n)*UINT64_C(1000))
+#define HWT_MSEC(n) ((uint64_t)(n)*UINT64_C(1000000))
+#define HWT_SEC(n)  ((uint64_t)(n)*UINT64_C(1000000000))
 
-typedef struct hwt_timer   hwt_timer;
+typedef struct hwt_timer hwt_timer;
 typedef struct hwt_timeout hwt_timeout;
 
 /*
@@ -94,36 +94,36 @@ typedef enum hwt_drive {
  * points to but `clock`, `executor` and `log_arg` is copied.
  */
 typedef struct hwt_config {
-    size_t         struct_size;     /* set by hwt_config_init */
-    uint64_t       tick_ns;         /* granularity of expiry; default 1 ms; at least 1 us. A finer
+    size_t struct_size;       /* set by hwt_config_init */
+    uint64_t tick_ns;         /* granularity of expiry; default 1 ms; at least 1 us. A finer
                                        tick costs nothing while nothing is due */
-    uint32_t       ticks_per_wheel; /* slots per level; default 512; rounded up to a power of two;
+    uint32_t ticks_per_wheel; /* slots per level; default 512; rounded up to a power of two;
                                        at most 2^20 */
     hwt_wheel_kind wheel;
-    uint64_t       max_pending;     /* more are refused with -ENOBUFS; 0: no limit */
-    size_t         reserve;         /* timeouts allocated up front: this many can be pending without
+    uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
+    size_t reserve;       /* timeouts allocated up front: this many can be pending without
                                        malloc (those with a hook or a period count twice). Free
                                        timeouts are shared by the timers of a process */
-    hwt_drive      drive;
-    clockid_t      clock_id;        /* CLOCK_MONOTONIC (default, and what 0 means: the wall clock is
+    hwt_drive drive;
+    clockid_t clock_id;           /* CLOCK_MONOTONIC (default, and what 0 means: the wall clock is
                                        not offered) or CLOCK_BOOTTIME, which counts suspend too */
-    uint64_t     (*now)(void *clock); /* a clock of the caller's, below 2^61 ns, read by any thread
+    uint64_t (*now)(void *clock); /* a clock of the caller's, below 2^61 ns, read by any thread
                                          that schedules; only with HWT_DRIVE_CALLER */
-    void          *clock;             /* its argument */
+    void *clock;                  /* its argument */
     /*
      * Where tasks run; NULL: on the worker. Called on the worker; it must see to it that run(job)
      * is called once, soon, on any thread, and return 0; anything else is a refusal, which ends
      * the timeout as cancelled. A due timeout that still waits there can be cancelled, and stop
      * hands it back; run(job) must be called all the same, at any time later.
      */
-    int          (*execute)(void *executor, void (*run)(void *job), void *job);
-    void          *executor;           /* its first argument */
-    const char    *thread_name;        /* default "hwt-worker"; 15 bytes are used */
+    int (*execute)(void *executor, void (*run)(void *job), void *job);
+    void *executor;                    /* its first argument */
+    const char *thread_name;           /* default "hwt-worker"; 15 bytes are used */
     const pthread_attr_t *thread_attr; /* affinity, scheduling, stack of the worker; copied */
     /* Warnings: a slow task, more than 64 timers at once. Called on the worker or in create. */
-    void         (*log)(void *log_arg, const char *message);
-    void          *log_arg;
-    uint64_t       slow_task_ns;       /* a task that ran longer is counted and logged; 0: never */
+    void (*log)(void *log_arg, const char *message);
+    void *log_arg;
+    uint64_t slow_task_ns; /* a task that ran longer is counted and logged; 0: never */
 } hwt_config;
 
 /* Fills in the defaults. NULL is fine. */
@@ -174,7 +174,7 @@ uint64_t hwt_timer_now(const hwt_timer *timer);
 /* What stop hands back, each with a reference that the caller drops (hwt_timeout_unref). */
 typedef struct hwt_unprocessed {
     hwt_timeout *first;
-    size_t       count;
+    size_t count;
 } hwt_unprocessed;
 
 /*
@@ -220,18 +220,18 @@ typedef enum hwt_period_mode {
 } hwt_period_mode;
 
 typedef struct hwt_spec {
-    size_t          struct_size; /* set by hwt_spec_init */
-    hwt_task       *task;
+    size_t struct_size; /* set by hwt_spec_init */
+    hwt_task *task;
     /*
      * Called once, if the timeout ends otherwise than by its last run and is not handed back by
      * stop: in the thread that cancelled it, in stop or destroy, or where the executor refused it
      * (G10). If it is cancelled while its task is running, then as soon as the task has returned,
      * on the task's thread. NULL: none.
      */
-    hwt_task       *cancelled;
-    void           *arg;
-    uint64_t        delay_ns;
-    uint64_t        period_ns; /* 0: once */
+    hwt_task *cancelled;
+    void *arg;
+    uint64_t delay_ns;
+    uint64_t period_ns; /* 0: once */
     hwt_period_mode period_mode;
 } hwt_spec;
 
@@ -263,7 +263,8 @@ bool hwt_timeout_cancel(hwt_timeout *timeout);
 
 /*
  * The same, and waits until neither its task nor, after it, its hook is running: on return it never
- * will again, and what the task uses can be freed. As Linux's timer_shutdown_sync. Do not hold a lock that the task takes.
+ * will again, and what the task uses can be freed. As Linux's timer_shutdown_sync. Do not hold a
+ * lock that the task takes.
  *
  * 1 as for true above, 0 as for false; -EDEADLK from inside that very task; -EINVAL for NULL;
  * -ECHILD in a forked child.
@@ -280,13 +281,13 @@ bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns);
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns);
 
 hwt_state hwt_timeout_state(const hwt_timeout *timeout);
-bool      hwt_timeout_is_expired(const hwt_timeout *timeout); /* running or expired */
-bool      hwt_timeout_is_cancelled(const hwt_timeout *timeout);
+bool hwt_timeout_is_expired(const hwt_timeout *timeout); /* running or expired */
+bool hwt_timeout_is_cancelled(const hwt_timeout *timeout);
 
 /* As it was scheduled. The timer may have been destroyed meanwhile. */
 hwt_timer *hwt_timeout_timer(const hwt_timeout *timeout);
-hwt_task  *hwt_timeout_task(const hwt_timeout *timeout);
-void      *hwt_timeout_arg(const hwt_timeout *timeout);
+hwt_task *hwt_timeout_task(const hwt_timeout *timeout);
+void *hwt_timeout_arg(const hwt_timeout *timeout);
 /* The deadline in force, on the timer's clock; UINT64_MAX: never. */
 uint64_t hwt_timeout_deadline(const hwt_timeout *timeout);
 
@@ -308,8 +309,8 @@ void hwt_timeout_unref(hwt_timeout *timeout);
 int hwt_timer_advance(hwt_timer *timer);
 
 /*
- * When hwt_timer_advance next has something to run, in nanoseconds on the timer's clock; UINT64_MAX:
- * nothing pending. Exact for a timer that the caller drives; while another thread is in advance,
+ * When hwt_timer_advance next has something to run, in nanoseconds on the timer's clock;
+ * UINT64_MAX: nothing pending. Exact for a timer that the caller drives; while another thread is in advance,
  * and for a worker-driven timer, a lower bound. Any thread.
  */
 uint64_t hwt_timer_next_deadline(hwt_timer *timer);
@@ -327,12 +328,12 @@ int hwt_timer_fd(hwt_timer *timer);
 /* ---- looking inside ---- */
 
 typedef struct hwt_stats {
-    size_t   struct_size;   /* set by hwt_stats_init */
-    uint64_t scheduled;     /* accepted by new_timeout and schedule */
-    uint64_t expired;       /* ended by having run for the last time (counted as that run starts) */
+    size_t struct_size; /* set by hwt_stats_init */
+    uint64_t scheduled; /* accepted by new_timeout and schedule */
+    uint64_t expired;   /* ended by having run for the last time (counted as that run starts) */
     uint64_t cancelled;
-    uint64_t unprocessed;   /* ended by stop */
-    uint64_t rejected;      /* refused at max_pending, or by the executor */
+    uint64_t unprocessed; /* ended by stop */
+    uint64_t rejected;    /* refused at max_pending, or by the executor */
     uint64_t pending;
     uint64_t runs;          /* task calls, periodic ones each time */
     uint64_t withdrawn;     /* cancelled before the worker ever saw them; part of cancelled */

@@ -29,11 +29,11 @@
 #define sub_acq_rel(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_acq_rel)
 
 /* On failure *expected holds what was found, read with acquire. */
-#define cas_acq_rel(p, expected, v)                                                   \
-    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel, \
+#define cas_acq_rel(p, expected, v)                                                                \
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel,            \
                                             memory_order_acquire)
-#define cas_seq(p, expected, v)                                                       \
-    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst, \
+#define cas_seq(p, expected, v)                                                                    \
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst,            \
                                             memory_order_seq_cst)
 
 /*

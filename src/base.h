@@ -16,8 +16,8 @@
 #define CACHE_LINE 64
 #define CACHE_PAIR 128
 
-#define container_of(pointer, type, member) \
-    ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+#define container_of(pointer, type, member)                                                        \
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 /* Nothing that several files share is anybody else's: no detour through the GOT. */
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -27,7 +27,7 @@
 
 #ifdef HWT_DEBUG
 void base_fail(const char *what, const char *file, int line) __attribute__((noreturn, cold));
-#define hwt_assert(condition) \
+#define hwt_assert(condition)                                                                      \
     ((condition) ? (void)0 : base_fail("assertion failed: " #condition, __FILE__, __LINE__))
 #else
 #define hwt_assert(condition) ((void)0)

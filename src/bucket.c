@@ -293,8 +293,8 @@ static hwt_timeout *pop_inline(struct bucket *bucket)
 
 hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store)
 {
-    hwt_timeout *timeout = has_chunks(bucket) ? pop_chunk(store, chunk_of(bucket->head.prev))
-                                              : pop_inline(bucket);
+    hwt_timeout *timeout =
+        has_chunks(bucket) ? pop_chunk(store, chunk_of(bucket->head.prev)) : pop_inline(bucket);
 
     if (timeout) {
         bucket->head.live--;

@@ -53,9 +53,9 @@ static void take_clock(hwt_timer *timer, const hwt_config *config)
     timer->clock.id = config->clock_id == CLOCK_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC;
     timer->clock.now = config->now;
     timer->clock.context = config->clock;
-    timer->kind = config->now                            ? KIND_CALLERS_CLOCK
+    timer->kind = config->now                          ? KIND_CALLERS_CLOCK
                   : config->clock_id == CLOCK_BOOTTIME ? KIND_BOOTTIME
-                                                         : 0;
+                                                       : 0;
 }
 
 int config_apply(hwt_timer *timer, const hwt_config *config, uint32_t *slots)

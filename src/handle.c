@@ -120,16 +120,10 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
     if (unlikely(run_frames) && (frame = run_frame_of(timeout)) != NULL)
         return run_rearm(frame, timeout, deadline);
     switch (timeout_move(timeout, deadline)) {
-    case MOVE_LOST:
-        return false;
-    case MOVE_DONE:
-        break;
-    case MOVE_NUDGE:
-        nudge(timeout->timer, timeout);
-        break;
-    case MOVE_COMPARE:
-        park_wake_for(&timeout->timer->park, deadline);
-        break;
+    case MOVE_LOST: return false;
+    case MOVE_DONE: break;
+    case MOVE_NUDGE: nudge(timeout->timer, timeout); break;
+    case MOVE_COMPARE: park_wake_for(&timeout->timer->park, deadline); break;
     }
     return true;
 }
@@ -158,16 +152,12 @@ hwt_state hwt_timeout_state(const hwt_timeout *timeout)
     switch (word_code(load_acquire(&timeout->word))) {
     case WORD_PENDING:
     case WORD_NUDGED:
-    case WORD_DISPATCHED:
-        return HWT_PENDING;
+    case WORD_DISPATCHED: return HWT_PENDING;
     case WORD_RUNNING:
     case WORD_REARMED:
-    case WORD_LAST:
-        return HWT_RUNNING;
-    case WORD_EXPIRED:
-        return HWT_EXPIRED;
-    case WORD_CANCELLED:
-        break;
+    case WORD_LAST: return HWT_RUNNING;
+    case WORD_EXPIRED: return HWT_EXPIRED;
+    case WORD_CANCELLED: break;
     }
     return HWT_CANCELLED;
 }

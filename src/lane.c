@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PROBES       12 /* occupied slots stepped over before a timeout goes to the spill */
-#define CROWDED_AT   3  /* that many in a row: ask the worker for space */
-#define LOOK_AHEAD   (LANE_SLOTS / 2)
-#define LOOK_EVERY   1024u
-#define SLOTS_AHEAD  16 /* the producer's prefetch of the ring */
-#define SWEEP_AHEAD  16 /* the sweep's prefetch of timeouts */
-#define COUNT_TRIES  1000
+#define PROBES      12 /* occupied slots stepped over before a timeout goes to the spill */
+#define CROWDED_AT  3  /* that many in a row: ask the worker for space */
+#define LOOK_AHEAD  (LANE_SLOTS / 2)
+#define LOOK_EVERY  1024u
+#define SLOTS_AHEAD 16 /* the producer's prefetch of the ring */
+#define SWEEP_AHEAD 16 /* the sweep's prefetch of timeouts */
+#define COUNT_TRIES 1000
 
 /* ---- creation ---- */
 

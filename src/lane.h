@@ -104,7 +104,7 @@ struct lanes {
     void *memory;
 };
 
-int  lanes_create(struct lanes *lanes, unsigned cpus);
+int lanes_create(struct lanes *lanes, unsigned cpus);
 void lanes_destroy(struct lanes *lanes);
 
 static inline unsigned lanes_index_here(const struct lanes *lanes)
@@ -147,7 +147,7 @@ void lane_notify(struct lane *lane, hwt_timeout *timeout);
 /* What was found goes to `take`, which files it. */
 typedef void lane_take(void *context, hwt_timeout *timeout);
 
-bool lane_has_mail(const struct lane *lane); /* notices or spill */
+bool lane_has_mail(const struct lane *lane);       /* notices or spill */
 hwt_timeout *lane_take_notices(struct lane *lane); /* a chain by `link.next` */
 hwt_timeout *lane_take_spill(struct lane *lane);   /* a chain by `spill.next` */
 hwt_timeout *lane_next_notice(const hwt_timeout *timeout);

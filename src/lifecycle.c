@@ -151,8 +151,8 @@ static int start_thread(hwt_timer *timer)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&timer->thread, timer->has_attr ? &timer->attr : NULL, worker_main,
-                           timer);
+    error =
+        pthread_create(&timer->thread, timer->has_attr ? &timer->attr : NULL, worker_main, timer);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     timer->has_thread = error == 0;
     return -error;

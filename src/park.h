@@ -31,9 +31,9 @@ struct park {
     alignas(CACHE_PAIR) _Atomic uint64_t wake_before; /* 0: awake, no wake-up is needed */
     _Atomic uint32_t parked;                          /* futex word: 1 while asleep */
     /* set before the park is used by more than one thread, then never changes */
-    _Atomic int kind;   /* enum park_kind */
-    _Atomic int fd;     /* PARK_TIMERFD */
-    uint64_t    slack;  /* a wake-up this much after `wake_before` is in time */
+    _Atomic int kind; /* enum park_kind */
+    _Atomic int fd;   /* PARK_TIMERFD */
+    uint64_t slack;   /* a wake-up this much after `wake_before` is in time */
 };
 
 void park_init(struct park *park, uint64_t slack);

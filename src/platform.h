@@ -47,9 +47,9 @@ void platform_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t unt
 void platform_futex_wake_all(_Atomic uint32_t *word);
 
 /* Timer descriptors; all return a descriptor or 0, or a negative errno. */
-int  platform_timerfd_create(clockid_t clock_id);
-int  platform_timerfd_set(int fd, uint64_t deadline_ns); /* UINT64_MAX disarms */
-void platform_timerfd_wait(int fd);                      /* blocks until it has fired */
+int platform_timerfd_create(clockid_t clock_id);
+int platform_timerfd_set(int fd, uint64_t deadline_ns); /* UINT64_MAX disarms */
+void platform_timerfd_wait(int fd);                     /* blocks until it has fired */
 void platform_close(int fd);
 
 /* The calling thread becomes a worker: name, finest timer slack. */

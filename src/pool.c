@@ -31,9 +31,9 @@ struct depot {
 struct slab {
     struct slab *next; /* under `growth` */
     char *blocks;
-    size_t count;         /* blocks in all */
-    _Atomic size_t used;  /* blocks handed out so far; may run past count */
-    size_t free_at_trim;  /* under `growth`: pool_trim counts here */
+    size_t count;        /* blocks in all */
+    _Atomic size_t used; /* blocks handed out so far; may run past count */
+    size_t free_at_trim; /* under `growth`: pool_trim counts here */
 };
 
 struct magazine {
@@ -46,8 +46,8 @@ static struct depot depots[SHARDS];
 static _Atomic uint32_t shard_count; /* power of two covering the CPUs; 0: not yet known */
 static _Atomic(struct slab *) current;
 static pthread_mutex_t growth = PTHREAD_MUTEX_INITIALIZER;
-static struct slab *slabs;  /* under `growth`: all */
-static size_t slab_count;   /* under `growth` */
+static struct slab *slabs; /* under `growth`: all */
+static size_t slab_count;  /* under `growth` */
 static _Thread_local struct magazine magazine;
 
 static pthread_once_t flush_once = PTHREAD_ONCE_INIT;

@@ -7,7 +7,8 @@
  * Every change of the word is acquire-release: acquire, so that whoever wins sees what the one
  * before left behind; release, so that the next one sees what this one did.
  */
-static bool word_change(hwt_timeout *timeout, uint64_t *word, uint64_t deadline, enum word_code code)
+static bool word_change(hwt_timeout *timeout, uint64_t *word, uint64_t deadline,
+                        enum word_code code)
 {
     return cas_acq_rel(&timeout->word, word, word_make(deadline, code));
 }
@@ -33,15 +34,9 @@ enum cancel_win timeout_cancel(hwt_timeout *timeout)
 
         switch (word_code(word)) {
         case WORD_PENDING:
-        case WORD_DISPATCHED:
-            win = CANCEL_PENDING;
-            break;
-        case WORD_NUDGED:
-            win = CANCEL_NUDGED;
-            break;
-        case WORD_REARMED:
-            win = CANCEL_RUNNING;
-            break;
+        case WORD_DISPATCHED: win = CANCEL_PENDING; break;
+        case WORD_NUDGED: win = CANCEL_NUDGED; break;
+        case WORD_REARMED: win = CANCEL_RUNNING; break;
         case WORD_RUNNING:
             if (timeout->kind & KIND_PERIODIC)
                 win = CANCEL_RUNNING;
@@ -50,8 +45,7 @@ enum cancel_win timeout_cancel(hwt_timeout *timeout)
             break;
         case WORD_LAST:
         case WORD_EXPIRED:
-        case WORD_CANCELLED:
-            return CANCEL_LOST;
+        case WORD_CANCELLED: return CANCEL_LOST;
         }
         if (likely(word_change(timeout, &word, word_deadline(word), to)))
             return win;

@@ -38,9 +38,9 @@
 
 #include <ck_stack.h>
 
-#include "hwt.h"
 #include "atomic.h"
 #include "base.h"
+#include "hwt.h"
 
 enum word_code {
     WORD_PENDING = 0,
@@ -123,10 +123,10 @@ struct hwt_timeout {
     void *arg; /* or its struct timeout_extra */
     hwt_timer *timer;
 
-    _Atomic uint32_t refs; /* handles, and 1 for the runtime's share (see `withdrawn`) */
-    uint32_t origin;       /* set at submission: the lane's slot (lane.h) */
-    _Atomic uint32_t run;  /* enum timeout_run; futex word of cancel_sync */
-    uint8_t kind;          /* set at submission: enum timeout_kind */
+    _Atomic uint32_t refs;     /* handles, and 1 for the runtime's share (see `withdrawn`) */
+    uint32_t origin;           /* set at submission: the lane's slot (lane.h) */
+    _Atomic uint32_t run;      /* enum timeout_run; futex word of cancel_sync */
+    uint8_t kind;              /* set at submission: enum timeout_kind */
     _Atomic uint8_t withdrawn; /* the runtime's share ended without being taken off `refs` */
     uint8_t place;             /* worker: enum timeout_place */
     uint8_t noticed;           /* worker: its notice came before it left the spill */
@@ -134,7 +134,8 @@ struct hwt_timeout {
 
 static_assert(sizeof(struct hwt_timeout) == CACHE_LINE, "one timeout, one cache line");
 static_assert(offsetof(struct hwt_timeout, task) <= offsetof(struct timeout_extra, cancelled) &&
-                  sizeof(struct timeout_extra) <= CACHE_LINE, "an extra lies in a block of the pool");
+                  sizeof(struct timeout_extra) <= CACHE_LINE,
+              "an extra lies in a block of the pool");
 
 static inline struct timeout_extra *timeout_extra(const hwt_timeout *timeout)
 {

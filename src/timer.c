@@ -137,7 +137,8 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
 {
     hwt_timeout *block = pool_take();
     struct timeout_extra *extra = (struct timeout_extra *)(void *)block;
-    hwt_timeout *timeout = block ? prepare(timer, spec->task, extra, deadline, handle != NULL) : NULL;
+    hwt_timeout *timeout =
+        block ? prepare(timer, spec->task, extra, deadline, handle != NULL) : NULL;
 
     if (!timeout) {
         if (block)

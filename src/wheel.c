@@ -186,8 +186,7 @@ uint64_t wheel_earliest(struct wheel *wheel, bool exact)
     uint64_t earliest = wheel->ops->earliest(wheel, exact);
 
     if (!bucket_is_empty(&wheel->overdue))
-        earliest = min_u64(earliest,
-                           exact ? wheel_scan(&wheel->overdue) : wheel->overdue.earliest);
+        earliest = min_u64(earliest, exact ? wheel_scan(&wheel->overdue) : wheel->overdue.earliest);
     if (unlikely(wheel->pen))
         earliest = min_u64(earliest, pen_earliest(wheel));
     return earliest;

@@ -48,8 +48,8 @@ struct wheel {
 };
 
 /* 0 or -ENOMEM. `slots`: a power of two, per level. */
-int  wheel_hierarchical_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, uint64_t now);
-int  wheel_hashed_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, uint64_t now);
+int wheel_hierarchical_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, uint64_t now);
+int wheel_hashed_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, uint64_t now);
 void wheel_destroy(struct wheel *wheel);
 
 /* Never fails: without memory it gets slower (the pen), but nothing is lost. */

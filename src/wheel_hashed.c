@@ -194,8 +194,8 @@ int wheel_hashed_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, 
         return -ENOMEM;
     }
     w->slots = slots;
-    w->slot = (struct bucket *)(((uintptr_t)w->memory + CACHE_LINE - 1) &
-                                ~(uintptr_t)(CACHE_LINE - 1));
+    w->slot =
+        (struct bucket *)(((uintptr_t)w->memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
     w->tree = (uint64_t *)(void *)((char *)w->slot + buckets);
     wheel_init(&w->wheel, &ops, tick_ns, now);
     *wheel = &w->wheel;

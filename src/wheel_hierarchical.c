@@ -23,7 +23,7 @@
 #define TRICKLE_LEAST 32   /* timeouts per level and expired tick that come down ahead of time */
 #define PREPARE_ABOVE 2048 /* a slot with more is worth a wake-up ahead of its first deadline */
 #define PREPARE_STEP  1024
-#define SCAN_UP_TO    16 /* a bucket with no more is looked through for its true earliest deadline */
+#define SCAN_UP_TO    16 /* a bucket with no more is looked through for its true earliest */
 
 struct level {
     struct bucket *slot;
@@ -203,8 +203,7 @@ static uint64_t earliest_tick(struct hierarchical *w)
 
     for (unsigned level = 0; level < w->levels; level++) {
         if (first_occupied(w, level, &slot))
-            tick = min_u64(tick,
-                           wheel_tick_of(&w->wheel, bucket_at(w, level, slot)->earliest));
+            tick = min_u64(tick, wheel_tick_of(&w->wheel, bucket_at(w, level, slot)->earliest));
     }
     return tick;
 }
@@ -369,8 +368,8 @@ int wheel_hierarchical_create(struct wheel **wheel, uint64_t tick_ns, uint32_t s
     if (!w)
         return -ENOMEM;
     memset(w, 0, size);
-    w->memory = calloc(1, levels * (ring * sizeof(struct bucket) + words * sizeof(uint64_t)) +
-                              CACHE_LINE);
+    w->memory =
+        calloc(1, levels * (ring * sizeof(struct bucket) + words * sizeof(uint64_t)) + CACHE_LINE);
     if (!w->memory) {
         free(w);
         return -ENOMEM;

@@ -112,12 +112,8 @@ static void receive(hwt_timer *timer, hwt_timeout *timeout)
         return;
     case PLACE_INLINE:
     case PLACE_CHUNK:
-    case PLACE_PEN:
-        wheel_remove(w->wheel, timeout);
-        break;
-    case PLACE_ADRIFT:
-        w->adrift--;
-        break;
+    case PLACE_PEN: wheel_remove(w->wheel, timeout); break;
+    case PLACE_ADRIFT: w->adrift--; break;
     }
     timeout->place = PLACE_ADRIFT;
     if (timeout_take_nudge(timeout))
