@@ -53,6 +53,18 @@ static uint64_t estimate(const hwt_timer *timer)
     return earliest;
 }
 
+/* Exactly; under `driving`. */
+static uint64_t look_ahead(hwt_timer *timer)
+{
+    uint64_t earliest;
+
+    worker_collect(timer, 0, true);
+    earliest = wheel_earliest(timer->worker.wheel, true);
+    store_relaxed(&timer->worker.next_deadline, earliest);
+    arm(timer);
+    return earliest;
+}
+
 uint64_t hwt_timer_next_deadline(hwt_timer *timer)
 {
     uint64_t earliest;
@@ -61,10 +73,9 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
         return UINT64_MAX;
     if (timer->drive == HWT_DRIVE_CALLER && !run_is_inside(timer) &&
         pthread_mutex_trylock(&timer->driving) == 0) {
-        worker_collect(timer, 0, true);
-        earliest = wheel_earliest(timer->worker.wheel, true);
-        store_relaxed(&timer->worker.next_deadline, earliest);
-        arm(timer);
+        earliest = UINT64_MAX;
+        if (load_acquire(&timer->phase) < PHASE_STOPPING)
+            earliest = look_ahead(timer);
         pthread_mutex_unlock(&timer->driving);
     } else {
         earliest = estimate(timer);

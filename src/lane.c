@@ -4,13 +4,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PROBES      12 /* occupied slots stepped over before a timeout goes to the spill */
-#define CROWDED_AT  3  /* that many in a row: ask the worker for space */
-#define LOOK_AHEAD  (LANE_SLOTS / 2)
-#define LOOK_EVERY  1024u
-#define SLOTS_AHEAD 16 /* the producer's prefetch of the ring */
-#define SWEEP_AHEAD 16 /* the sweep's prefetch of timeouts */
-#define COUNT_TRIES 1000
+#define PROBES        11 /* occupied slots met before a timeout goes to the spill ... */
+#define STEPS         3  /* ... of which so many one after another, then leaps: half a lap in all */
+#define LOOK_EVERY    1024u
+#define SAMPLES       16u
+#define SAMPLES_TAKEN 12u
+#define SLOTS_AHEAD   16 /* the producer's prefetch of the ring */
+#define SWEEP_AHEAD   16 /* the sweep's prefetch of timeouts */
+#define COUNT_TRIES   1000
 
 /* ---- creation ---- */
 
@@ -80,23 +81,24 @@ static int spill(struct lane *lane, hwt_timeout *timeout)
     return result;
 }
 
-/* Fills an empty slot. False: it is not empty. */
-static bool try_slot(struct lane *lane, uint32_t origin, hwt_timeout *timeout)
+/* Fills an empty slot; what it holds then, or 0: it was not empty. */
+static uint64_t try_slot(struct lane *lane, uint32_t origin, hwt_timeout *timeout)
 {
     _Atomic uint64_t *slot = &lane->ring[origin & LANE_MASK];
-    uint64_t held = load_relaxed(slot);
+    uint64_t empty = load_relaxed(slot), filled;
 
-    if (slot_timeout(held))
-        return false;
-    if (unlikely(slot_count(held) == (UINT64_C(1) << SLOT_COUNT_BITS) - 1)) {
-        if (!cas_acq_rel(slot, &held, 0))
-            return false;
-        add_relaxed(&lane->carried, slot_count(held));
-        held = 0;
+    if (slot_timeout(empty))
+        return 0;
+    if (unlikely(slot_count(empty) == (UINT64_C(1) << SLOT_COUNT_BITS) - 1)) {
+        if (!cas_acq_rel(slot, &empty, 0))
+            return 0;
+        add_relaxed(&lane->carried, slot_count(empty));
+        empty = 0;
     }
     timeout->origin = origin;
+    filled = empty | (uint64_t)(uintptr_t)timeout;
     /* publishes the timeout to whoever empties the slot; seq_cst for C2 to C4 */
-    return cas_seq(slot, &held, held | (uint64_t)(uintptr_t)timeout);
+    return cas_seq(slot, &empty, filled) ? filled : 0;
 }
 
 static void raise_groups_used(struct lane *lane, uint32_t groups)
@@ -118,10 +120,16 @@ static void mark_fresh(struct lane *lane, uint32_t origin)
     store_seq(&lane->fresh[group], 1);
 }
 
+/* A sample of the whole ring, once in a while: mostly taken? */
 static bool looks_crowded(struct lane *lane, uint64_t position)
 {
-    return position % LOOK_EVERY == 0 &&
-           slot_timeout(load_relaxed(&lane->ring[(position + LOOK_AHEAD) & LANE_MASK]));
+    unsigned taken = 0;
+
+    if (likely(position % LOOK_EVERY != 0))
+        return false;
+    for (unsigned i = 0; i < SAMPLES; i++)
+        taken += slot_timeout(load_relaxed(&lane->ring[i * (LANE_SLOTS / SAMPLES)])) != NULL;
+    return taken >= SAMPLES_TAKEN;
 }
 
 /* Only the one who raises the flag wakes the worker. */
@@ -130,10 +138,13 @@ static bool ask_for_space(struct lane *lane)
     return load_relaxed(&lane->crowded) == 0 && exchange_seq(&lane->crowded, 1) == 0;
 }
 
-/* Closed meanwhile: taken back, or stop has it, then it was accepted. */
-static int settle(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout)
+/*
+ * Closed meanwhile: taken back, or stop has it, then it was accepted. By the slot alone: the
+ * timeout may be over and gone, if there is no handle to it.
+ */
+static int settle(struct lane *lane, uint32_t origin, uint64_t filled)
 {
-    if (!lane_withdraw(lanes, timeout))
+    if (!cas_acq_rel(&lane->ring[origin & LANE_MASK], &filled, slot_emptied(filled)))
         return 0;
     add_relaxed(&lane->refused, 1);
     return -ESHUTDOWN;
@@ -141,12 +152,16 @@ static int settle(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout)
 
 /*
  * The tail is no more than a hint where to go on: it is not raised atomically, and threads that
- * share a lane may set it back. Whoever finds a slot taken tries the next one.
+ * share a lane may set it back. Whoever finds a slot taken tries the next one, and after a few
+ * leaps ahead by ever larger steps, because what stands in the way stands together: the timeouts
+ * of a thread that is not running just now.
  */
-static uint64_t next_position(struct lane *lane)
+static uint64_t next_position(struct lane *lane, unsigned probe)
 {
     uint64_t position = load_relaxed(&lane->tail);
 
+    if (unlikely(probe > STEPS))
+        position += GROUP_SLOTS << (probe - STEPS - 1);
     store_relaxed(&lane->tail, position + 1);
     __builtin_prefetch((const void *)&lane->ring[(position + SLOTS_AHEAD) & LANE_MASK], 1);
     return position;
@@ -156,16 +171,18 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bo
 {
     unsigned index = lanes_index_here(lanes);
     struct lane *lane = &lanes->lane[index];
+    uint64_t filled = 0;
     uint32_t origin;
     int result = 0;
 
     for (unsigned probe = 1;; probe++) {
-        uint64_t position = next_position(lane);
+        uint64_t position = next_position(lane, probe);
 
         origin = index << LANE_BITS | (uint32_t)(position & LANE_MASK);
-        if (unlikely(looks_crowded(lane, position)) || unlikely(probe == CROWDED_AT))
+        if (unlikely(looks_crowded(lane, position)) || unlikely(probe == PROBES))
             *crowded = ask_for_space(lane) || *crowded;
-        if (likely(try_slot(lane, origin, timeout)))
+        filled = try_slot(lane, origin, timeout);
+        if (likely(filled))
             break;
         if (probe == PROBES) {
             result = spill(lane, timeout);
@@ -176,7 +193,7 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bo
     mark_fresh(lane, origin);
     announce(lane, deadline);
     if (unlikely(load_seq(&lane->closed))) /* after the slot was filled: pairs with lane_close */
-        return settle(lanes, lane, timeout);
+        return settle(lane, origin, filled);
     return 0;
 }
 

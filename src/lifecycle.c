@@ -122,6 +122,7 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
     if (!timer || config->struct_size != sizeof *config)
         return -EINVAL;
     fork_watch();
+    pool_prepare();
     created = registry_take();
     if (!created)
         return -ENOMEM;
@@ -212,8 +213,6 @@ static void reclaim_met(hwt_timer *timer)
     struct worker *w = &timer->worker;
     hwt_timeout *timeout;
 
-    while (w->hand_next < w->hand_count)
-        worker_file(timer, w->hand[w->hand_next++]);
     while ((timeout = wheel_bucket_pop(w->wheel, &w->due)) != NULL)
         worker_file(timer, timeout);
     while ((timeout = wheel_bucket_pop(w->wheel, &w->dispatched)) != NULL)

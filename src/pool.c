@@ -214,10 +214,14 @@ static void flush_key_create(void)
     flush_key_valid = pthread_key_create(&flush_key, magazine_flush) == 0;
 }
 
+void pool_prepare(void)
+{
+    pthread_once(&flush_once, flush_key_create);
+}
+
 static void enroll(void)
 {
     magazine.enrolled = 1;
-    pthread_once(&flush_once, flush_key_create);
     if (flush_key_valid)
         pthread_setspecific(flush_key, &magazine);
 }
@@ -348,23 +352,48 @@ static struct slab *slab_of(struct slab **sorted, size_t count, const hwt_timeou
     return sorted[low];
 }
 
-/* Everything that lies in the depots, as one chain. */
-static hwt_timeout *drain_depots(void)
+/* Everything that lies in the depots: batches linked by `word`. */
+static hwt_timeout *drain_depots(size_t *total)
 {
-    hwt_timeout *all = NULL;
+    hwt_timeout *all = NULL, *batch;
     unsigned count = shards();
 
+    *total = 0;
     for (unsigned shard = 0; shard < count; shard++) {
-        hwt_timeout *block, *next;
-        while ((block = depot_pop(shard)) != NULL) {
-            for (; block; block = next) {
-                next = next_free(block);
-                block->link.next = all ? &all->link : NULL;
-                all = block;
-            }
+        while ((batch = depot_pop(shard)) != NULL) {
+            store_relaxed(&batch->word, (uint64_t)(uintptr_t)all);
+            *total += batch_length(batch);
+            all = batch;
         }
     }
     return all;
+}
+
+static hwt_timeout *next_batch(hwt_timeout *batch)
+{
+    return (hwt_timeout *)(uintptr_t)load_relaxed(&batch->word);
+}
+
+/*
+ * Under `growth`: true, if the drained blocks are all that were ever handed out. Then the slab that
+ * is being carved, if any, starts anew; unless somebody carves it just now.
+ */
+static bool nothing_in_use(size_t drained)
+{
+    struct slab *partial = NULL;
+    size_t used = 0, carved = 0;
+
+    for (struct slab *slab = slabs; slab; slab = slab->next) {
+        size_t here = load_acquire(&slab->used);
+        used += here < slab->count ? here : slab->count;
+        if (here == 0 || here >= slab->count)
+            continue;
+        if (partial)
+            return false;
+        partial = slab;
+        carved = here;
+    }
+    return used == drained && (!partial || cas_acq_rel(&partial->used, &carved, 0));
 }
 
 static bool slab_all_free(const struct slab *slab)
@@ -382,40 +411,63 @@ static void vacate(struct slab **sorted, size_t count)
     }
 }
 
+static void count_free(hwt_timeout *batches, struct slab **sorted, size_t count)
+{
+    for (hwt_timeout *batch = batches; batch; batch = next_batch(batch)) {
+        for (hwt_timeout *block = batch; block; block = next_free(block))
+            slab_of(sorted, count, block)->free_at_trim++;
+    }
+}
+
 /* Keeps the blocks of slabs that are in use, drops those of slabs about to be vacated. */
-static void sort_out(hwt_timeout *all, struct slab **sorted, size_t count)
+static void sort_out(hwt_timeout *batches, struct slab **sorted, size_t count)
 {
     struct pool_return kept = {NULL, 0};
     unsigned shard = 0;
-    hwt_timeout *next;
+    hwt_timeout *next, *block;
 
-    for (hwt_timeout *block = all; block; block = next) {
-        next = next_free(block);
-        if (!slab_all_free(slab_of(sorted, count, block)))
-            pool_return_add(&kept, kept.count ? shard : ++shard, block);
+    for (hwt_timeout *batch = batches; batch; batch = next) {
+        next = next_batch(batch);
+        while ((block = batch) != NULL) {
+            batch = next_free(block);
+            if (!slab_all_free(slab_of(sorted, count, block)))
+                pool_return_add(&kept, kept.count ? shard : ++shard, block);
+        }
     }
     pool_return_flush(&kept, shard);
+}
+
+static size_t sort_slabs(struct slab **sorted)
+{
+    size_t count = 0;
+
+    for (struct slab *slab = slabs; slab; slab = slab->next) {
+        slab->free_at_trim = 0;
+        sorted[count++] = slab;
+    }
+    qsort(sorted, count, sizeof *sorted, slab_order);
+    return count;
 }
 
 void pool_trim(void)
 {
     struct slab **sorted;
-    hwt_timeout *all, *block;
-    size_t count = 0;
+    hwt_timeout *batches;
+    size_t count, total;
 
     magazine_flush(&magazine);
     pthread_mutex_lock(&growth);
     sorted = slab_count > SMALL_SLABS ? malloc(slab_count * sizeof *sorted) : NULL;
     if (sorted) {
-        for (struct slab *slab = slabs; slab; slab = slab->next) {
-            slab->free_at_trim = 0;
-            sorted[count++] = slab;
+        count = sort_slabs(sorted);
+        batches = drain_depots(&total);
+        if (nothing_in_use(total)) { /* no need to look at each */
+            for (size_t i = 0; i < count; i++)
+                sorted[i]->free_at_trim = sorted[i]->count;
+        } else {
+            count_free(batches, sorted, count);
+            sort_out(batches, sorted, count);
         }
-        qsort(sorted, count, sizeof *sorted, slab_order);
-        all = drain_depots();
-        for (block = all; block; block = next_free(block))
-            slab_of(sorted, count, block)->free_at_trim++;
-        sort_out(all, sorted, count);
         vacate(sorted, count);
         free(sorted);
     }

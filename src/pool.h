@@ -15,6 +15,8 @@
 
 #define POOL_BATCH 32
 
+/* Before anything else, by whoever creates a timer. */
+void pool_prepare(void);
 /* Any thread. NULL: no memory. */
 hwt_timeout *pool_take(void);
 /* Any thread: back to its own magazine. */

@@ -39,6 +39,8 @@ static void count_ledger(const hwt_timer *timer, hwt_stats *stats)
         add_lane(stats, &timer->lanes.lane[i]);
     ended = stats->expired + stats->cancelled + stats->unprocessed;
     stats->pending = stats->scheduled > ended ? stats->scheduled - ended : 0;
+    if (timer->max_pending) /* a sum taken while others schedule may be a little off */
+        stats->pending = min_u64(stats->pending, timer->max_pending);
 }
 
 uint64_t hwt_timer_pending(const hwt_timer *timer)
@@ -47,6 +49,8 @@ uint64_t hwt_timer_pending(const hwt_timer *timer)
 
     if (!timer || !timer_is_ours(timer))
         return 0;
+    if (timer->max_pending) /* then there is a counter anyway, and it never shows more than that */
+        return load_acquire(&timer->quota_used);
     hwt_stats_init(&stats);
     count_ledger(timer, &stats);
     return stats.pending;

@@ -223,13 +223,15 @@ static bool file_anew_if_moved(struct hierarchical *w, unsigned level, uint64_t 
     return true;
 }
 
-static uint64_t level_earliest(struct hierarchical *w, unsigned level, bool exact, bool *moved)
+/* Only what may be below `best` is worth looking through. */
+static uint64_t level_earliest(struct hierarchical *w, unsigned level, uint64_t best, bool exact,
+                               bool *moved)
 {
     uint64_t slot;
 
     while (first_occupied(w, level, &slot)) {
         struct bucket *bucket = bucket_at(w, level, slot);
-        if (!exact && bucket->head.live > SCAN_UP_TO)
+        if (bucket->earliest >= best || (!exact && bucket->head.live > SCAN_UP_TO))
             return bucket->earliest;
         bucket->earliest = wheel_scan(bucket);
         if (!file_anew_if_moved(w, level, slot))
@@ -249,7 +251,7 @@ static uint64_t earliest(struct wheel *wheel, bool exact)
         best = UINT64_MAX;
         moved = false;
         for (unsigned level = 0; level < w->levels; level++)
-            best = min_u64(best, level_earliest(w, level, exact, &moved));
+            best = min_u64(best, level_earliest(w, level, best, exact, &moved));
     } while (moved);
     return best;
 }

@@ -185,6 +185,15 @@ static void fill_hand(hwt_timer *timer)
         w->hand[w->hand_count++] = timeout;
 }
 
+/* Stopped: what was not run is where stop looks for it, and where a notice may take it from. */
+static void put_back_hand(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+
+    while (w->hand_next < w->hand_count && timer_is_ours(timer))
+        wheel_bucket_insert(w->wheel, &w->due, w->hand[w->hand_next++]);
+}
+
 /* The timeout's line has come by now: fetch what its task will be called with. */
 static void prefetch_argument(const struct worker *w)
 {
@@ -204,6 +213,7 @@ static int run_hand(hwt_timer *timer, struct run_frame *frame)
         prefetch_argument(w);
         ran += run_due(timer, w->hand[w->hand_next++], frame);
     }
+    put_back_hand(timer);
     return ran;
 }
 
