@@ -125,9 +125,6 @@ FAULT    := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/fault_*.c))
 MODELS   := $(patsubst test/%.cc,$(B)/test/%,$(wildcard test/model_*.cc))
 FUZZ     := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/fuzz_*.c))
 SUPPORT  := $(patsubst %.c,$(O)/%.o,$(wildcard test/support.c))
-BENCHES  := $(patsubst bench/bench_%.c,$(B)/bench/%,$(wildcard bench/bench_*.c))
-BENCH_O  := $(patsubst %.c,$(O)/%.o,$(filter-out bench/bench_% bench/replay%,\
-	$(wildcard bench/*.c)))
 REPLAY_O := $(patsubst %.c,$(O)/%.o,$(wildcard bench/replay*.c))
 TRACE    := bench/data/linux-tcp-timers.csv.xz
 MANUAL   := $(wildcard docs/man/*.3)
@@ -156,7 +153,7 @@ endef
 $(O)/flags: FORCE
 	$(call stamp,$(CC) $(CXX) $(LIB_C) $(TEST_C) $(LINK))
 $(O)/files: FORCE
-	$(call stamp,$(LIB_O) $(SUPPORT) $(BENCH_O) $(REPLAY_O))
+	$(call stamp,$(LIB_O) $(SUPPORT) $(REPLAY_O))
 .PHONY: FORCE
 FORCE:
 
@@ -283,7 +280,7 @@ fuzz: ## Fuzz the API with libFuzzer, for FUZZ_SECONDS=60 (needs clang)
 		all $(patsubst $(B)/%,$(BUILD)/fuzz/asan/obj/%.o,$(FUZZ))
 	@mkdir -p $(BUILD)/fuzz/corpus
 	@for name in $(notdir $(FUZZ)); do \
-		clang -fsanitize=fuzzer,address,undefined -o $(BUILD)/fuzz/$$name \
+		clang -fsanitize=fuzzer,address,undefined -no-pie -o $(BUILD)/fuzz/$$name \
 			$(BUILD)/fuzz/asan/obj/test/$$name.o $(BUILD)/fuzz/asan/libhwt.a -pthread && \
 		$(BUILD)/fuzz/$$name -max_total_time=$${FUZZ_SECONDS:-60} -max_len=600 -print_final_stats=1 \
 			-artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/corpus || exit; \
@@ -304,33 +301,16 @@ $(O)/bench/%.o: bench/%.c $(O)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BENCH_C) -c -o $@ $<
 
-$(O)/libbench.a: $(BENCH_O) $(O)/files
-	@rm -f $@
-	$(Q)$(AR) rcs $@ $(BENCH_O)
-
-$(B)/hwt-replay: $(REPLAY_O) $(O)/libbench.a $(B)/libhwt.a $(O)/files
+$(B)/hwt-replay: $(REPLAY_O) $(O)/bench/support.o $(B)/libhwt.a $(O)/files
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -llzma -lm
-
-$(BENCHES): $(B)/bench/%: $(O)/bench/bench_%.o $(O)/libbench.a $(B)/libhwt.a
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK) -o $@ $^ -lm
 
 .PHONY: demo
 demo: deps ## Replay four seconds of a real kernel's TCP timers
 	@$(MAKE) --no-print-directory $(B)/hwt-replay
 	$(B)/hwt-replay $(TRACE)
 
-.PHONY: bench-programs bench bench-peers
-bench-programs: $(BENCHES) $(if $(REPLAY_O),$(B)/hwt-replay) ## Build the benchmarks and the replay
-bench: deps ## Measure: every program of bench/ in turn (minutes)
-	@$(MAKE) --no-print-directory bench-programs
-	@for b in $(BENCHES); do $$b || exit; done
-bench-peers: deps ## Measure other timers beside this one
-	@$(MAKE) --no-print-directory bench-programs
-	@BUILD=$(BUILD) CC='$(CC)' bench/peers/run.sh
-
+include bench/bench.mk
 include docs/examples/examples.mk
 
 # ---- keeping house ----
@@ -385,6 +365,5 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(filter Makefile %.mk,$(MAKEFILE_LIST)) | \
 		while IFS="$$(printf '\t')" read -r t what; do printf '  %-16s %s\n' "$$t" "$$what"; done
 
--include $(patsubst %.o,%.d,$(LIB_O) $(SUPPORT) $(BENCH_O) $(REPLAY_O))
+-include $(patsubst %.o,%.d,$(LIB_O) $(SUPPORT) $(REPLAY_O))
 -include $(patsubst $(B)/test/%,$(O)/test/%.d,$(UNIT) $(STRESS) $(FAULT) $(FUZZ) $(MODELS))
--include $(patsubst $(B)/bench/%,$(O)/bench/bench_%.d,$(BENCHES))

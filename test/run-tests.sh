@@ -71,7 +71,8 @@ run() # log command...
 {
     local log=$1
     shift
-    timeout -k 10 "$limit" "${wrap[@]}" "$@" >"$log" 2>&1 </dev/null
+    # What the shell says of one that a signal ended goes nowhere: the status tells.
+    { timeout -k 10 "$limit" "${wrap[@]}" "$@" >"$log" 2>&1 </dev/null; } 2>/dev/null
 }
 
 why() # status

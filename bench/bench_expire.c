@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What does it cost to let many expire? One million due within a second on the real clock, and
+ * within a minute and an hour on a virtual one; each task reads the clock and notes its lateness.
+ */
+#include "producer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define TICK HWT_MSEC(1)
+
+/* What a task is called with, elsewhere in memory than its timeout, as a connection would be. */
+struct record {
+    uint64_t deadline;
+    int64_t late;
+};
+
+struct crowd {
+    struct record *records;
+    uint64_t count;
+    uint64_t *late; /* sorted, for the percentiles */
+    uint64_t early;
+};
+
+static _Atomic uint64_t expired;
+
+static void note(hwt_timeout *timeout, void *arg)
+{
+    struct record *record = arg;
+
+    (void)timeout;
+    record->late = (int64_t)(clock_ns() - record->deadline);
+    /* Only the worker writes it: no need for a locked instruction. */
+    atomic_store_explicit(&expired, atomic_load_explicit(&expired, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+static void crowd_new(struct crowd *crowd, uint64_t count)
+{
+    crowd->count = count;
+    crowd->records = bench_alloc(count * sizeof(*crowd->records));
+    crowd->late = bench_alloc(count * sizeof(*crowd->late));
+}
+
+static void crowd_free(struct crowd *crowd)
+{
+    free(crowd->records);
+    free(crowd->late);
+}
+
+static void submit(hwt_timer *timer, struct crowd *crowd, hwt_task *task, uint64_t from,
+                   uint64_t span, uint64_t seed)
+{
+    atomic_store(&expired, 0);
+    crowd->early = 0;
+    for (uint64_t i = 0; i < crowd->count; i++) {
+        struct record *record = &crowd->records[i];
+
+        record->deadline = from + rng_between(&seed, 0, span);
+        bench_check(hwt_new_timeout_at(timer, task, record, record->deadline, NULL),
+                    "hwt_new_timeout_at");
+    }
+}
+
+static void collect_lateness(struct crowd *crowd)
+{
+    for (uint64_t i = 0; i < crowd->count; i++) {
+        int64_t late = crowd->records[i].late;
+
+        crowd->early += late < 0;
+        crowd->late[i] = late < 0 ? 0 : (uint64_t)late;
+    }
+    sort_u64(crowd->late, crowd->count);
+}
+
+/* ---- the real clock ---- */
+enum { CPU_ALL, CPU_AFTER, SUBMIT, EARLY, P50, P99, P999, WORST, REAL_FIGURES };
+
+static void await_all(uint64_t count, uint64_t until)
+{
+    uint64_t now = clock_ns();
+
+    if (now < until)
+        sleep_ns(until - now);
+    while (atomic_load_explicit(&expired, memory_order_relaxed) < count) {
+        if (clock_ns() > until + HWT_SEC(60))
+            bench_die("timeouts that never expired", ETIME);
+        sleep_ns(HWT_MSEC(1));
+    }
+}
+
+static void real_once(struct crowd *crowd, uint64_t seed, struct series *f)
+{
+    hwt_timer *timer = bench_timer(TICK);
+    double n = (double)crowd->count;
+    uint64_t lead = crowd->count * 600 + HWT_MSEC(50); /* time to submit them all */
+    uint64_t from = hwt_timer_now(timer) + lead;
+    uint64_t all = process_cpu_ns();
+    uint64_t submit_cpu = thread_cpu_ns();
+    uint64_t after;
+
+    submit(timer, crowd, note, from, HWT_SEC(1), seed);
+    submit_cpu = thread_cpu_ns() - submit_cpu;
+    after = process_cpu_ns();
+    await_all(crowd->count, from + HWT_SEC(1));
+    sleep_ns(HWT_MSEC(20)); /* what is left to be freed belongs to it */
+    series_add(&f[CPU_ALL], (double)(process_cpu_ns() - all - submit_cpu) / n);
+    series_add(&f[CPU_AFTER], (double)(process_cpu_ns() - after) / n);
+    series_add(&f[SUBMIT], (double)submit_cpu / n);
+    hwt_timer_destroy(timer);
+    collect_lateness(crowd);
+    series_add(&f[EARLY], (double)crowd->early);
+    series_add(&f[P50], (double)percentile(crowd->late, crowd->count, 50) / 1e3);
+    series_add(&f[P99], (double)percentile(crowd->late, crowd->count, 99) / 1e3);
+    series_add(&f[P999], (double)percentile(crowd->late, crowd->count, 99.9) / 1e3);
+    series_add(&f[WORST], (double)percentile(crowd->late, crowd->count, 100) / 1e3);
+}
+
+struct figure {
+    const char *metric, *unit;
+    double limit;
+};
+
+static void report(struct bench *b, const char *scenario, uint64_t count,
+                   const struct figure *figures, unsigned n, const struct series *f)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct bench_row row = {"hwt",           scenario,        1, count, figures[i].metric,
+                                figures[i].unit, figures[i].limit};
+
+        bench_report(b, &row, &f[i]);
+    }
+}
+
+static void real(struct bench *b, uint64_t count)
+{
+    static const struct figure figures[REAL_FIGURES] = {
+        [CPU_ALL] = {"CPU, worker", "ns", 120}, [CPU_AFTER] = {"CPU, after", "ns", 0},
+        [SUBMIT] = {"submission", "ns", 0},     [EARLY] = {"early", "timeouts", BENCH_NONE},
+        [P50] = {"late p50", "us", 0},          [P99] = {"late p99", "us", 0},
+        [P999] = {"late p99.9", "us", 2000},    [WORST] = {"late max", "us", 0},
+    };
+    struct series f[REAL_FIGURES] = {{.n = 0}};
+    struct crowd crowd;
+
+    if (!bench_wants(b, "within a second"))
+        return;
+    crowd_new(&crowd, count);
+    for (unsigned i = 0; i < b->repeats; i++) {
+        bench_progress(b, "within a second, run %u of %u", i + 1, b->repeats);
+        real_once(&crowd, i + 1, f);
+    }
+    crowd_free(&crowd);
+    report(b, "within a second", count, figures, REAL_FIGURES, f);
+}
+
+/* ---- a virtual clock ---- */
+enum {
+    CPU_EACH,
+    V_SUBMIT,
+    V_EARLY,
+    V_LATE,
+    ADVANCES,
+    ADVANCE_P50,
+    ADVANCE_P999,
+    ADVANCE_MAX,
+    VIRTUAL_FIGURES
+};
+
+static uint64_t virtual_now;
+
+static void note_virtual(hwt_timeout *timeout, void *arg)
+{
+    struct record *record = arg;
+    uint64_t sink = clock_ns(); /* the same work as on the real clock */
+
+    (void)timeout;
+    __asm__ volatile("" : : "r"(sink));
+    record->late = (int64_t)(virtual_now - record->deadline);
+    atomic_store_explicit(&expired, atomic_load_explicit(&expired, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/* From tick to tick, as a worker would wake up, skipping those at which nothing is due. */
+static void to_next_tick(hwt_timer *timer)
+{
+    uint64_t next = hwt_timer_next_deadline(timer);
+
+    if (next == UINT64_MAX)
+        bench_die("timeouts that were lost", ETIME);
+    next = (next + TICK - 1) / TICK * TICK;
+    virtual_now = next > virtual_now ? next : virtual_now;
+    bench_check(hwt_timer_advance(timer), "hwt_timer_advance");
+}
+
+static void advance_all(hwt_timer *timer, uint64_t count)
+{
+    while (atomic_load_explicit(&expired, memory_order_relaxed) < count)
+        to_next_tick(timer);
+}
+
+/* How long each advance took shows the bursts. */
+static size_t advance_timed(hwt_timer *timer, uint64_t count, uint64_t *took, size_t room)
+{
+    size_t n = 0;
+
+    while (atomic_load_explicit(&expired, memory_order_relaxed) < count) {
+        uint64_t before = clock_ns();
+
+        to_next_tick(timer);
+        if (n < room)
+            took[n++] = clock_ns() - before;
+    }
+    return n;
+}
+
+static hwt_timer *virtual_crowd(struct crowd *crowd, uint64_t span, uint64_t seed)
+{
+    hwt_timer *timer;
+
+    virtual_now = HWT_SEC(1000);
+    timer = bench_virtual_timer(HWT_WHEEL_HIERARCHICAL, TICK, &virtual_now);
+    submit(timer, crowd, note_virtual, virtual_now, span, seed);
+    return timer;
+}
+
+static void virtual_cost(struct crowd *crowd, uint64_t span, uint64_t seed, struct series *f)
+{
+    double n = (double)crowd->count;
+    uint64_t start = thread_cpu_ns();
+    hwt_timer *timer = virtual_crowd(crowd, span, seed);
+    uint64_t ready = thread_cpu_ns();
+
+    advance_all(timer, crowd->count);
+    series_add(&f[V_SUBMIT], (double)(ready - start) / n);
+    series_add(&f[CPU_EACH], (double)(thread_cpu_ns() - ready) / n);
+    hwt_timer_destroy(timer);
+    collect_lateness(crowd);
+    series_add(&f[V_EARLY], (double)crowd->early);
+    series_add(&f[V_LATE], (double)percentile(crowd->late, crowd->count, 100) / 1e3);
+}
+
+static void virtual_bursts(struct crowd *crowd, uint64_t span, uint64_t seed, uint64_t *took,
+                           struct series *f)
+{
+    hwt_timer *timer = virtual_crowd(crowd, span, seed);
+    size_t advances;
+
+    to_next_tick(timer); /* takes in all that was submitted, which is not what is looked for */
+    advances = advance_timed(timer, crowd->count, took, crowd->count * 2);
+
+    hwt_timer_destroy(timer);
+    sort_u64(took, advances);
+    series_add(&f[ADVANCES], (double)advances);
+    series_add(&f[ADVANCE_P50], (double)percentile(took, advances, 50) / 1e3);
+    series_add(&f[ADVANCE_P999], (double)percentile(took, advances, 99.9) / 1e3);
+    series_add(&f[ADVANCE_MAX], (double)percentile(took, advances, 100) / 1e3);
+}
+
+static void virtual(struct bench *b, const char *scenario, uint64_t span, uint64_t count)
+{
+    static const struct figure figures[VIRTUAL_FIGURES] = {
+        [CPU_EACH] = {"CPU each", "ns", 120},          [V_SUBMIT] = {"submission", "ns", 0},
+        [ADVANCES] = {"advances", "calls", 0},         [ADVANCE_P50] = {"advance p50", "us", 0},
+        [ADVANCE_P999] = {"advance p99.9", "us", 0},   [ADVANCE_MAX] = {"advance max", "us", 0},
+        [V_EARLY] = {"early", "timeouts", BENCH_NONE}, [V_LATE] = {"late max", "us", TICK / 1e3},
+    };
+    struct series f[VIRTUAL_FIGURES] = {{.n = 0}};
+    struct crowd crowd;
+    uint64_t *took;
+
+    if (!bench_wants(b, scenario))
+        return;
+    crowd_new(&crowd, count);
+    took = bench_alloc(2 * count * sizeof(*took));
+    for (unsigned i = 0; i < b->repeats; i++) {
+        bench_progress(b, "%s, run %u of %u", scenario, i + 1, b->repeats);
+        virtual_cost(&crowd, span, i + 1, f);
+        virtual_bursts(&crowd, span, i + 1, took, f);
+    }
+    free(took);
+    crowd_free(&crowd);
+    report(b, scenario, count, figures, VIRTUAL_FIGURES, f);
+}
+
+int main(int argc, char **argv)
+{
+    const uint64_t million = 1000000;
+    struct bench b;
+
+    bench_open(&b, argc, argv, "one million expiring, submission apart");
+    real(&b, million);
+    virtual(&b, "a second, virtual clock", HWT_SEC(1), million);
+    virtual(&b, "a minute, virtual clock", HWT_SEC(60), million);
+    virtual(&b, "an hour, virtual clock", HWT_SEC(3600), million);
+    return bench_close(&b);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How late does one timeout run on an otherwise idle timer? A random delay of 1 to 20 ms, one at a
+ * time at a 10 us tick, in turn with what the operating system gives a bare sleep.
+ */
+#include "producer.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TICK HWT_USEC(10)
+
+/* ---- a task that says when it started ---- */
+struct wait {
+    sem_t ran;
+    uint64_t at;
+};
+
+static void stamp(hwt_timeout *timeout, void *arg)
+{
+    struct wait *wait = arg;
+
+    (void)timeout;
+    wait->at = clock_ns();
+    sem_post(&wait->ran);
+}
+
+static uint64_t by_timer(hwt_timer *timer, uint64_t deadline)
+{
+    struct wait wait;
+
+    sem_init(&wait.ran, 0, 0);
+    bench_check(hwt_new_timeout_at(timer, stamp, &wait, deadline, NULL), "hwt_new_timeout_at");
+    while (sem_wait(&wait.ran) != 0)
+        ;
+    sem_destroy(&wait.ran);
+    return wait.at;
+}
+
+/* ---- bare sleeps to the same absolute time ---- */
+static struct timespec to_timespec(uint64_t ns)
+{
+    struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+    return t;
+}
+
+static uint64_t by_futex(uint64_t deadline)
+{
+    struct timespec at = to_timespec(deadline);
+    uint32_t word = 0;
+
+    while (syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, 0, &at, NULL,
+                   FUTEX_BITSET_MATCH_ANY) == -1 &&
+           errno == EINTR)
+        ;
+    return clock_ns();
+}
+
+static uint64_t by_nanosleep(uint64_t deadline)
+{
+    struct timespec at = to_timespec(deadline);
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        ;
+    return clock_ns();
+}
+
+/* ---- the ways in turn, so that they share what else the machine is doing ---- */
+enum way { TIMER, FUTEX, FUTEX_SLACK, NANOSLEEP, WAYS };
+
+struct samples {
+    hwt_timer *timer;
+    uint64_t *late[WAYS];
+    uint64_t early[WAYS];
+    size_t n;
+};
+
+/* The worker sets its timer slack to the least; a sleeper that has not is told apart. */
+static uint64_t sleep_by(enum way way, hwt_timer *timer, uint64_t deadline)
+{
+    uint64_t at;
+
+    prctl(PR_SET_TIMERSLACK, way == FUTEX_SLACK ? 50000UL : 1UL, 0, 0, 0);
+    switch (way) {
+    case TIMER: at = by_timer(timer, deadline); break;
+    case NANOSLEEP: at = by_nanosleep(deadline); break;
+    default: at = by_futex(deadline); break;
+    }
+    return at;
+}
+
+static void sample(struct samples *s, enum way way, uint64_t delay)
+{
+    uint64_t deadline = clock_ns() + delay;
+    int64_t late = (int64_t)(sleep_by(way, s->timer, deadline) - deadline);
+
+    s->early[way] += late < 0;
+    s->late[way][s->n] = late < 0 ? 0 : (uint64_t)late;
+}
+
+static void report(struct bench *b, struct samples *s, const char *const *names)
+{
+    static const double percents[] = {10, 50, 90, 99, 99.9, 100};
+    double bare = 0, limit;
+    char metric[32];
+
+    for (unsigned i = 0; i < WAYS; i++)
+        sort_u64(s->late[i], s->n);
+    bare = (double)percentile(s->late[FUTEX], s->n, 50) / 1e3;
+    for (unsigned way = 0; way < WAYS; way++) {
+        struct bench_row row = {
+            way == TIMER ? "hwt" : "kernel", names[way], 1, s->n, metric, "us", 0};
+
+        for (unsigned i = 0; i < sizeof(percents) / sizeof(*percents); i++) {
+            limit = way == TIMER && i == 1 ? bare + 10 : 0;
+            row.limit = limit;
+            snprintf(metric, sizeof(metric), percents[i] < 100 ? "late p%g" : "late max",
+                     percents[i]);
+            bench_value(b, &row, (double)percentile(s->late[way], s->n, percents[i]) / 1e3);
+        }
+        row.metric = "early";
+        row.unit = "times";
+        row.limit = BENCH_NONE;
+        bench_value(b, &row, (double)s->early[way]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[WAYS] = {"10 us tick", "futex, slack 1 ns",
+                                            "futex, default slack", "nanosleep, slack 1 ns"};
+    struct samples s = {.n = 0};
+    struct bench b;
+    uint64_t seed = 3;
+    size_t wanted;
+
+    bench_open(&b, argc, argv, "one timeout at a time, beside a bare sleep");
+    wanted = b.quick ? 60 : b.full ? 5000 : 1000;
+    s.timer = bench_timer(TICK);
+    for (unsigned i = 0; i < WAYS; i++)
+        s.late[i] = bench_alloc(wanted * sizeof(uint64_t));
+    for (; s.n < wanted; s.n++) {
+        bench_progress(&b, "%zu of %zu", s.n, wanted);
+        for (unsigned i = 0; i < WAYS; i++)
+            sample(&s, i, rng_between(&seed, HWT_MSEC(1), HWT_MSEC(20)));
+    }
+    hwt_timer_destroy(s.timer);
+    report(&b, &s, names);
+    for (unsigned i = 0; i < WAYS; i++)
+        free(s.late[i]);
+    return bench_close(&b);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Runs each hot path many times under callgrind, which is told where each begins and ends: timings
+ * do not repeat on a busy machine, instruction counts do. See test/check_instructions.sh.
+ */
+#include <hwt.h>
+
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <valgrind/callgrind.h>
+
+#define MANY   4096
+#define ROUNDS 3
+
+static hwt_timeout *timeouts[MANY];
+static uint64_t delays[MANY];
+static uint64_t virtual_now = HWT_SEC(1000);
+
+static void must(bool good, const char *what)
+{
+    if (good)
+        return;
+    fprintf(stderr, "instructions: %s\n", what);
+    exit(1);
+}
+
+static void nothing(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+static void post(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    sem_post(arg);
+}
+
+/* ---- what is counted ---- */
+static void count_from_here(void)
+{
+    CALLGRIND_ZERO_STATS;
+}
+
+/* Writes down what this thread has executed since; the script reads it by that name. */
+static void count_to_here(const char *name)
+{
+    CALLGRIND_DUMP_STATS_AT(name);
+}
+
+static void schedule(hwt_timer *timer)
+{
+    count_from_here();
+    for (int i = 0; i < MANY; i++)
+        must(hwt_new_timeout(timer, nothing, timer, delays[i], &timeouts[i]) == 0, "schedule");
+    count_to_here("schedule");
+}
+
+static void schedule_at(hwt_timer *timer, uint64_t now)
+{
+    count_from_here();
+    for (int i = 0; i < MANY; i++)
+        must(hwt_new_timeout_at(timer, nothing, timer, now + delays[i], &timeouts[i]) == 0,
+             "schedule-at");
+    count_to_here("schedule-at");
+}
+
+static void cancel(const char *name)
+{
+    count_from_here();
+    for (int i = 0; i < MANY; i++) {
+        must(hwt_timeout_cancel(timeouts[i]), name);
+        hwt_timeout_unref(timeouts[i]);
+    }
+    count_to_here(name);
+}
+
+static void reschedule(const char *name, uint64_t later)
+{
+    count_from_here();
+    for (int i = 0; i < MANY; i++)
+        must(hwt_timeout_reschedule(timeouts[i], delays[i] + later), name);
+    count_to_here(name);
+}
+
+static void advance(const char *name, hwt_timer *timer, int runs)
+{
+    count_from_here();
+    must(hwt_timer_advance(timer) == runs, name);
+    count_to_here(name);
+}
+
+/* ---- a timer whose worker sleeps: the producers' paths ---- */
+static void sync_with(hwt_timer *timer)
+{
+    sem_t ran;
+
+    sem_init(&ran, 0, 0);
+    must(hwt_new_timeout(timer, post, &ran, 0, NULL) == 0, "sync");
+    while (sem_wait(&ran) != 0)
+        ;
+    sem_destroy(&ran);
+}
+
+/* Everything here is due long after what the worker sleeps towards: nothing wakes it. */
+static void fill_delays(void)
+{
+    uint64_t x = 88172645463325252u;
+
+    for (int i = 0; i < MANY; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        delays[i] = HWT_SEC(2000) + x % HWT_SEC(2000);
+    }
+}
+
+static hwt_timer *sleeping_timer(void)
+{
+    hwt_timer *timer;
+
+    must(hwt_timer_create(&timer, NULL) == 0, "create");
+    must(hwt_new_timeout(timer, nothing, NULL, HWT_SEC(1000), NULL) == 0, "far timeout");
+    sync_with(timer);
+    return timer;
+}
+
+static uint64_t withdrawn(hwt_timer *timer)
+{
+    hwt_stats stats;
+
+    hwt_stats_init(&stats);
+    must(hwt_timer_stats(timer, &stats) == 0, "stats");
+    return stats.withdrawn;
+}
+
+/* The first round warms up: memory, magazines, lazy binding. The script takes the last. */
+static void producers_paths(void)
+{
+    hwt_timer *timer = sleeping_timer();
+
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t before = withdrawn(timer);
+
+        schedule(timer);
+        reschedule("reschedule", HWT_SEC(10));
+        cancel("withdraw-cancel");
+        must(withdrawn(timer) == before + MANY, "all should have been withdrawn");
+        schedule_at(timer, hwt_timer_now(timer));
+        sync_with(timer);
+        before = withdrawn(timer);
+        cancel("wheel-cancel");
+        must(withdrawn(timer) == before, "none should have been withdrawn");
+        sync_with(timer);
+    }
+    hwt_timer_destroy(timer);
+}
+
+static void earlier_path(void)
+{
+    hwt_timer *timer = sleeping_timer();
+
+    for (int round = 0; round < ROUNDS; round++) {
+        schedule(timer);
+        sync_with(timer);
+        reschedule("reschedule-wheel", HWT_SEC(10));
+        reschedule("reschedule-earlier", 0);
+        cancel("other");
+        sync_with(timer);
+    }
+    hwt_timer_destroy(timer);
+}
+
+/* ---- the worker's side, without a thread and with a clock that stands still ---- */
+static uint64_t virtual_clock(void *clock)
+{
+    return *(uint64_t *)clock;
+}
+
+static hwt_timer *driven_timer(void)
+{
+    hwt_config config;
+    hwt_timer *timer;
+
+    hwt_config_init(&config);
+    config.drive = HWT_DRIVE_CALLER;
+    config.now = virtual_clock;
+    config.clock = &virtual_now;
+    must(hwt_timer_create(&timer, &config) == 0, "create");
+    return timer;
+}
+
+/* A lane is swept whole when something in it is due. */
+static void schedule_with_one_due(hwt_timer *timer, uint64_t apart)
+{
+    for (int i = 0; i < MANY; i++)
+        must(hwt_new_timeout(timer, nothing, timer, HWT_SEC(1) + (uint64_t)i * apart,
+                             &timeouts[i]) == 0,
+             "schedule");
+    must(hwt_new_timeout(timer, nothing, NULL, 0, NULL) == 0, "schedule for now");
+    virtual_now += HWT_MSEC(2);
+}
+
+static void workers_paths(void)
+{
+    hwt_timer *timer = driven_timer();
+
+    for (int round = 0; round < ROUNDS; round++) {
+        schedule_with_one_due(timer, HWT_MSEC(1));
+        advance("collect", timer, 1);
+        cancel("other");
+        must(hwt_new_timeout(timer, nothing, NULL, 0, NULL) == 0, "schedule for now");
+        virtual_now += HWT_MSEC(2);
+        advance("bury", timer, 1);
+        schedule_with_one_due(timer, HWT_USEC(100));
+        advance("other", timer, 1);
+        virtual_now += HWT_SEC(10);
+        advance("expire", timer, MANY);
+        for (int i = 0; i < MANY; i++)
+            hwt_timeout_unref(timeouts[i]);
+    }
+    hwt_timer_destroy(timer);
+}
+
+/* ---- and all of it on a worker thread, from its lanes to the end of its tasks ---- */
+static void worker_thread(void)
+{
+    hwt_timer *timer = sleeping_timer();
+    sem_t ran;
+
+    sem_init(&ran, 0, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t start = hwt_timer_now(timer) + HWT_MSEC(500);
+
+        for (int i = 0; i < MANY; i++)
+            must(hwt_new_timeout_at(timer, nothing, NULL, start + (uint64_t)i * HWT_USEC(10),
+                                    NULL) == 0,
+                 "schedule");
+        must(hwt_new_timeout_at(timer, post, &ran, start + HWT_MSEC(600), NULL) == 0, "schedule");
+        while (sem_wait(&ran) != 0)
+            ;
+    }
+    hwt_timer_destroy(timer);
+    sem_destroy(&ran);
+}
+
+/* The worker of the last part has a process of its own, and so a count of its own. */
+int main(int argc, char **argv)
+{
+    must(argc == 2, "which part? calls, or worker");
+    fill_delays();
+    if (strcmp(argv[1], "worker") == 0) {
+        worker_thread();
+    } else {
+        producers_paths();
+        earlier_path();
+        workers_paths();
+    }
+    printf("%d %d\n", MANY, ROUNDS);
+    return 0;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* LDFLAGS: -Wl,--wrap=platform_timerfd_set */
+/* Where a worker sleeps: publishing, waking, leaving, on a futex and on a timer descriptor. */
+#include <criterion/criterion.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "park.h"
+#include "support.h"
+
+#define FAR    HWT_SEC(1000)
+#define ROUNDS 3000
+
+TestSuite(park, .init = test_arm);
+
+static struct park park;
+
+static uint64_t now(void)
+{
+    return real_now(CLOCK_MONOTONIC);
+}
+
+static void open_futex(uint64_t slack)
+{
+    park_init(&park, slack);
+    store_relaxed(&park.kind, PARK_FUTEX);
+}
+
+static void open_timerfd(clockid_t clock, uint64_t slack)
+{
+    int fd = platform_timerfd_create(clock);
+
+    cr_assert_geq(fd, 0);
+    park_init(&park, slack);
+    store_relaxed(&park.fd, fd);
+    store_relaxed(&park.kind, PARK_TIMERFD);
+}
+
+static bool planned(uint64_t wake_before)
+{
+    return load_seq(&park.wake_before) == wake_before;
+}
+
+static bool readable_within(int ms)
+{
+    struct pollfd poll_fd = {.fd = load_relaxed(&park.fd), .events = POLLIN, .revents = 0};
+
+    return poll(&poll_fd, 1, ms) == 1;
+}
+
+/* The sleep may end for no reason; then the worker goes back to it. */
+static void sleep_until(uint64_t time)
+{
+    do {
+        park_publish(&park, time);
+        park_sleep(&park, time);
+        park_leave(&park);
+    } while (now() < time);
+}
+
+/* ---- nobody there ---- */
+
+Test(park, starts_awake)
+{
+    park_init(&park, 0);
+    cr_assert(planned(0));
+    park_wake(&park);
+    park_wake_for(&park, 0);
+    cr_assert(planned(0));
+}
+
+/* A caller who drives the timer without a descriptor is never woken. */
+Test(park, without_a_sleeper_nothing_is_planned)
+{
+    park_init(&park, 0);
+    park_publish(&park, FAR);
+    cr_assert(planned(0));
+}
+
+/* ---- futex ---- */
+
+Test(park, sleeps_until_its_time)
+{
+    uint64_t time = now() + HWT_MSEC(30);
+
+    open_futex(0);
+    sleep_until(time);
+    cr_assert_geq(now(), time);
+    cr_assert_lt(now(), time + HWT_SEC(10));
+}
+
+/* What is due a little later wakes it together with the first: `slack`. */
+Test(park, sleeps_through_its_slack)
+{
+    uint64_t time = now() + HWT_MSEC(5), slept = 0;
+
+    open_futex(HWT_MSEC(40));
+    for (unsigned i = 0; i < 5 && slept < time + HWT_MSEC(40); i++) { /* or for no reason */
+        park_publish(&park, time);
+        park_sleep(&park, time);
+        park_leave(&park);
+        slept = now();
+    }
+    cr_assert_geq(slept, time + HWT_MSEC(40));
+}
+
+Test(park, a_time_that_has_passed)
+{
+    open_futex(0);
+    park_publish(&park, 1);
+    park_sleep(&park, 1);
+    park_leave(&park);
+    cr_assert(planned(0));
+}
+
+Test(park, a_wake_before_the_sleep_ends_it_at_once)
+{
+    uint64_t until = now() + FAR;
+
+    open_futex(0);
+    park_publish(&park, until);
+    park_wake(&park);
+    park_sleep(&park, until); /* hangs until the alarm otherwise */
+    park_leave(&park);
+    cr_assert(planned(0));
+}
+
+Test(park, only_an_earlier_deadline_wakes)
+{
+    open_futex(0);
+    park_publish(&park, 1000);
+    park_wake_for(&park, 1001);
+    park_wake_for(&park, 1000);
+    cr_assert(planned(1000));
+    cr_assert_eq(load_seq(&park.parked), 1);
+    park_wake_for(&park, 999);
+    cr_assert(planned(0));
+    cr_assert_eq(load_seq(&park.parked), 0);
+    park_wake_for(&park, 0); /* somebody has woken it already */
+    cr_assert(planned(0));
+    park_leave(&park);
+}
+
+Test(park, whoever_left_is_not_woken)
+{
+    open_futex(0);
+    park_publish(&park, 1000);
+    park_leave(&park);
+    cr_assert(planned(0));
+    cr_assert_eq(load_seq(&park.parked), 0);
+    park_wake_for(&park, 0);
+    cr_assert(planned(0));
+}
+
+static atomic_uint asleep, awake;
+
+static void *sleep_far(void *unused)
+{
+    uint64_t until = now() + FAR;
+
+    atomic_fetch_add(&asleep, 1);
+    while (atomic_load(&asleep) == 1) { /* until the waker says so */
+        park_publish(&park, until);
+        if (atomic_load(&asleep) == 1)
+            park_sleep(&park, until);
+        park_leave(&park);
+    }
+    atomic_fetch_add(&awake, 1);
+    return unused;
+}
+
+static void wake_a_sleeper(void)
+{
+    pthread_t thread;
+
+    cr_assert_eq(pthread_create(&thread, NULL, sleep_far, NULL), 0);
+    cr_assert(wait_count(&asleep, 1));
+    sleep_ms(20);
+    cr_assert_eq(atomic_load(&awake), 0);
+    atomic_fetch_add(&asleep, 1);
+    park_wake_for(&park, 5);
+    cr_assert(wait_count(&awake, 1));
+    pthread_join(thread, NULL);
+}
+
+Test(park, wakes_a_sleeper_on_a_futex)
+{
+    open_futex(0);
+    wake_a_sleeper();
+}
+
+/* ---- timer descriptor ---- */
+
+Test(park, wakes_a_sleeper_on_a_descriptor)
+{
+    open_timerfd(CLOCK_MONOTONIC, 0);
+    wake_a_sleeper();
+}
+
+Test(park, a_descriptor_sleeps_until_its_time)
+{
+    uint64_t time = now() + HWT_MSEC(30);
+
+    open_timerfd(CLOCK_MONOTONIC, 0);
+    sleep_until(time);
+    cr_assert_geq(now(), time);
+    cr_assert(readable_within(0));
+}
+
+Test(park, a_descriptor_follows_the_boot_time_clock)
+{
+    open_timerfd(CLOCK_BOOTTIME, 0);
+    park_publish(&park, real_now(CLOCK_BOOTTIME) + HWT_MSEC(10));
+    cr_assert(readable_within(10000));
+}
+
+Test(park, a_descriptor_is_set_to_the_earlier_deadline)
+{
+    uint64_t until = now() + FAR, sooner = now() + HWT_MSEC(20);
+
+    open_timerfd(CLOCK_MONOTONIC, 0);
+    park_publish(&park, until);
+    cr_assert_not(readable_within(0));
+    park_wake_for(&park, until + 1);
+    cr_assert(planned(until));
+    park_wake_for(&park, sooner);
+    cr_assert(planned(sooner), "later ones need not set it again");
+    cr_assert(readable_within(10000));
+    cr_assert_geq(now(), sooner);
+}
+
+Test(park, a_descriptor_waits_for_its_slack)
+{
+    uint64_t time = now() + HWT_MSEC(1);
+
+    open_timerfd(CLOCK_MONOTONIC, HWT_MSEC(30));
+    park_publish(&park, time);
+    cr_assert(readable_within(10000));
+    cr_assert_geq(now(), time + HWT_MSEC(30));
+}
+
+Test(park, a_descriptor_fires_at_once)
+{
+    open_timerfd(CLOCK_MONOTONIC, HWT_MSEC(30));
+    park_publish(&park, now() + FAR);
+    park_wake(&park);
+    cr_assert(readable_within(10000));
+    park_publish(&park, now() + FAR);
+    cr_assert_not(readable_within(0));
+    park_fire(&park);
+    cr_assert(readable_within(10000));
+    park_publish(&park, now() + FAR);
+    park_wake_for(&park, 0);
+    cr_assert(readable_within(10000));
+}
+
+/* Several set it at once: in the end it is set to the earliest of all. */
+#define SETTERS 3
+
+int __real_platform_timerfd_set(int fd, uint64_t deadline_ns);
+int __wrap_platform_timerfd_set(int fd, uint64_t deadline_ns);
+
+static _Atomic bool hesitant; /* between knowing a deadline and setting it, others set theirs */
+
+int __wrap_platform_timerfd_set(int fd, uint64_t deadline_ns)
+{
+    if (atomic_load(&hesitant))
+        usleep((useconds_t)(deadline_ns % 7 * 5));
+    return __real_platform_timerfd_set(fd, deadline_ns);
+}
+
+static pthread_barrier_t barrier;
+static uint64_t base;
+
+static void *lower_rounds(void *mine)
+{
+    uint64_t random = (uint64_t)(uintptr_t)mine;
+
+    for (unsigned i = 0; i < ROUNDS / 10; i++) {
+        pthread_barrier_wait(&barrier);
+        for (unsigned step = 8; step > 0; step--)
+            park_wake_for(&park, base + HWT_SEC(test_random_below(&random, step * 10)) + step);
+        park_wake_for(&park, base);
+        pthread_barrier_wait(&barrier);
+    }
+    return NULL;
+}
+
+static uint64_t set_to(void)
+{
+    struct itimerspec left;
+
+    cr_assert_eq(timerfd_gettime(load_relaxed(&park.fd), &left), 0);
+    return now() + HWT_SEC(left.it_value.tv_sec) + (uint64_t)left.it_value.tv_nsec;
+}
+
+Test(park, the_earliest_of_many_is_set)
+{
+    pthread_t thread[SETTERS];
+
+    open_timerfd(CLOCK_MONOTONIC, 0);
+    base = now() + FAR;
+    base -= base % 7;
+    atomic_store(&hesitant, true);
+    pthread_barrier_init(&barrier, NULL, SETTERS + 1);
+    for (uintptr_t i = 0; i < SETTERS; i++)
+        cr_assert_eq(pthread_create(&thread[i], NULL, lower_rounds, (void *)(i + 1)), 0);
+    for (unsigned i = 0; i < ROUNDS / 10; i++) {
+        park_publish(&park, base + FAR);
+        pthread_barrier_wait(&barrier);
+        pthread_barrier_wait(&barrier);
+        cr_assert(planned(base));
+        cr_assert_lt(set_to(), base + HWT_MSEC(900));
+    }
+    for (unsigned i = 0; i < SETTERS; i++)
+        pthread_join(thread[i], NULL);
+    pthread_barrier_destroy(&barrier);
+}
+
+/* ---- no wake-up is lost: what is published before the comparison is seen ---- */
+
+static _Atomic uint64_t mail;
+static atomic_uint seen;
+
+static void *receive_rounds(void *unused)
+{
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        while (load_seq(&mail) != i) {
+            uint64_t until = now() + FAR;
+            park_publish(&park, until);
+            if (load_seq(&mail) != i)
+                park_sleep(&park, until);
+            park_leave(&park);
+        }
+        atomic_store(&seen, (unsigned)i);
+    }
+    return unused;
+}
+
+static void send_rounds(void)
+{
+    uint64_t random = test_seed("park");
+    pthread_t thread;
+
+    cr_assert_eq(pthread_create(&thread, NULL, receive_rounds, NULL), 0);
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        store_seq(&mail, i);
+        park_wake_for(&park, 0);
+        while (atomic_load(&seen) != i)
+            sched_yield();
+        for (uint64_t pause = test_random_below(&random, 2000); pause > 0; pause--)
+            __asm__ volatile("");
+    }
+    pthread_join(thread, NULL);
+}
+
+Test(park, no_wakeup_is_lost_on_a_futex)
+{
+    open_futex(0);
+    send_rounds();
+}
+
+Test(park, no_wakeup_is_lost_on_a_descriptor)
+{
+    open_timerfd(CLOCK_MONOTONIC, 0);
+    send_rounds();
+}

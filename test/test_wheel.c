@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Both kinds of wheel against the sorted list of wheel_oracle.h, under random inserts, removals,
+ * deadlines moved either way and jumps of time, the validator after every step. HWT_TEST_SEED=n
+ * repeats a run.
+ */
+#include "wheel_walk.h"
+
+#define TICK HWT_MSEC(1)
+
+TestSuite(wheel, .init = test_arm);
+
+static void random_walks(hwt_wheel_kind kind, uint64_t tick_ns, uint32_t slots, unsigned steps)
+{
+    struct walk w = {.tick_ns = tick_ns, .slots = slots, .random = test_seed("wheel")};
+
+    for (size_t i = 0; i < test_epoch_count; i++)
+        random_walk(&w, kind, test_epochs[i], steps);
+}
+
+WHEEL_TEST(wheel, random_2_slots)
+{
+    random_walks(wheel, TICK, 2, 4000);
+}
+
+WHEEL_TEST(wheel, random_4_slots)
+{
+    random_walks(wheel, TICK, 4, 4000);
+}
+
+WHEEL_TEST(wheel, random_64_slots)
+{
+    random_walks(wheel, TICK, 64, 3000);
+}
+
+WHEEL_TEST(wheel, random_512_slots)
+{
+    random_walks(wheel, TICK, 512, 1500);
+}
+
+/* Ticks that are no power of ten and no power of two, the shortest and a long one. */
+WHEEL_TEST(wheel, random_odd_ticks)
+{
+    random_walks(wheel, 1000, 64, 1000);
+    random_walks(wheel, 1024 * 1024, 16, 1000);
+    random_walks(wheel, 1000003, 8, 1000);
+    random_walks(wheel, HWT_SEC(60), 64, 1000);
+}
+
+/* A single slot: everything is in one bucket of the hashed kind. */
+WHEEL_TEST(wheel, random_1_slot)
+{
+    random_walks(wheel, TICK, 1, 1000);
+}
+
+/* The arithmetic of ticks against a plain division, over the whole range of deadlines. */
+Test(wheel, tick_of_a_deadline)
+{
+    static const uint64_t ticks[] = {1000, 1001, 4096, 999983, HWT_MSEC(1), HWT_SEC(1), 1ull << 42};
+    uint64_t random = test_seed("tick");
+    struct wheel *wheel;
+
+    for (size_t i = 0; i < COUNT_OF(ticks); i++) {
+        cr_assert_eq(wheel_hashed_create(&wheel, ticks[i], 2, 0), 0);
+        for (unsigned j = 0; j < 20000; j++) {
+            uint64_t ns = test_random(&random) >> (3 + j % 61);
+            if (j % 3)
+                ns = min_u64(ns - ns % ticks[i] + j % 3 - 1, DEADLINE_NEVER);
+            cr_assert_eq(wheel_tick_floor(wheel, ns), ns / ticks[i]);
+            cr_assert_eq(wheel_tick_of(wheel, ns), ns / ticks[i] + (ns % ticks[i] != 0));
+        }
+        cr_assert_eq(wheel_tick_floor(wheel, DEADLINE_NEVER), DEADLINE_NEVER / ticks[i]);
+        wheel_destroy(wheel);
+    }
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* LDFLAGS: -Wl,--wrap=bucket_insert */
+/*
+ * No cascade burst: what an upper level holds comes down a little at a time, so that no single
+ * call of wheel_expire files many more timeouts than are due in a tick (G4 under load).
+ */
+#include "wheel_oracle.h"
+
+#define TICK     HWT_MSEC(1)
+#define TIMEOUTS 200000
+
+/* What may come down in one call that nothing is due in: the rest of a slot that is being entered,
+ * and a step of the next one. */
+#define MOST_AHEAD 3200
+
+TestSuite(wheel_cascade, .init = test_arm);
+
+static size_t filed; /* timeouts filed or filed anew */
+
+bool __real_bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
+                          uint64_t deadline);
+bool __wrap_bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
+                          uint64_t deadline);
+
+bool __wrap_bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
+                          uint64_t deadline)
+{
+    filed++;
+    return __real_bucket_insert(bucket, store, timeout, deadline);
+}
+
+struct load {
+    struct wheel *wheel;
+    hwt_timeout *timeouts;
+    uint64_t now;
+    size_t left;
+    size_t calls;
+    size_t most; /* filed by one call of wheel_expire */
+};
+
+/* Evenly from `first` to `first + span`, in no order. */
+static void load_open(struct load *l, uint32_t slots, uint64_t first, uint64_t span)
+{
+    uint64_t random = test_seed("cascade");
+
+    memset(l, 0, sizeof *l);
+    l->now = test_epochs[1];
+    l->left = TIMEOUTS;
+    l->timeouts = aligned_alloc(CACHE_LINE, TIMEOUTS * sizeof *l->timeouts);
+    cr_assert_not_null(l->timeouts);
+    memset((void *)l->timeouts, 0, TIMEOUTS * sizeof *l->timeouts);
+    cr_assert_eq(wheel_hierarchical_create(&l->wheel, TICK, slots, l->now), 0);
+    for (size_t i = 0; i < TIMEOUTS; i++) {
+        uint64_t deadline = l->now + first + test_random_below(&random, span);
+        store_relaxed(&l->timeouts[i].word, word_make(deadline, WORD_PENDING));
+        wheel_insert(l->wheel, &l->timeouts[i], deadline);
+    }
+}
+
+static void load_close(struct load *l)
+{
+    cr_log_info("at most %zu filed by a call, %zu calls", l->most, l->calls);
+    cr_assert_eq(l->left, 0);
+    wheel_destroy(l->wheel);
+    free(l->timeouts);
+}
+
+static void take_due(struct load *l, struct bucket *due)
+{
+    hwt_timeout *timeout;
+
+    while ((timeout = wheel_bucket_pop(l->wheel, due)) != NULL) {
+        cr_assert_leq(oracle_deadline(timeout), l->now, "G1");
+        cr_assert_gt(oracle_deadline(timeout) + 2 * TICK, l->now, "G4: late");
+        l->left--;
+    }
+}
+
+static void expire_at(struct load *l, uint64_t now)
+{
+    struct bucket due;
+    bool more = true;
+
+    memset(&due, 0, sizeof due);
+    l->now = now;
+    while (more) {
+        filed = 0;
+        more = wheel_expire(l->wheel, now, false, &due);
+        l->most = filed > l->most ? filed : l->most;
+        l->calls++;
+        take_due(l, &due);
+    }
+}
+
+static void run_tick_by_tick(struct load *l)
+{
+    while (l->left)
+        expire_at(l, l->now + TICK);
+}
+
+/* As the worker sleeps. */
+static void run_by_next_call(struct load *l)
+{
+    while (l->left) {
+        uint64_t next = wheel_next_call(l->wheel);
+        expire_at(l, max_u64(l->now, wheel_tick_time(l->wheel, wheel_tick_of(l->wheel, next))));
+        cr_assert_lt(l->calls, TIMEOUTS);
+    }
+}
+
+Test(wheel_cascade, two_seconds_tick_by_tick)
+{
+    struct load l;
+
+    load_open(&l, 512, TICK, HWT_SEC(2)); /* 100 are due per tick */
+    run_tick_by_tick(&l);
+    cr_expect_leq(l.most, 300);
+    load_close(&l);
+}
+
+Test(wheel_cascade, two_seconds_by_next_call)
+{
+    struct load l;
+
+    load_open(&l, 512, TICK, HWT_SEC(2));
+    run_by_next_call(&l);
+    cr_expect_leq(l.most, 300);
+    cr_expect_leq(l.calls, 2 * 2000 + 200);
+    load_close(&l);
+}
+
+/* Through three levels: what is filed in a tick is the share of each. */
+Test(wheel_cascade, many_levels_tick_by_tick)
+{
+    struct load l;
+
+    load_open(&l, 16, TICK, HWT_SEC(20)); /* 10 are due per tick */
+    run_tick_by_tick(&l);
+    cr_expect_leq(l.most, 400);
+    load_close(&l);
+}
+
+/* Nothing is due before, so no tick gives occasion to bring anything down: calls ahead of time do. */
+Test(wheel_cascade, after_a_gap)
+{
+    struct load l;
+
+    load_open(&l, 512, HWT_SEC(3), HWT_SEC(2));
+    run_by_next_call(&l);
+    cr_expect_leq(l.most, MOST_AHEAD);
+    cr_expect_leq(l.calls, 2 * 2000 + 2 * TIMEOUTS / 1024 + 200);
+    load_close(&l);
+}
+
+/* The worst case: all of them in one tick. */
+Test(wheel_cascade, all_in_one_tick)
+{
+    struct load l;
+
+    load_open(&l, 512, HWT_SEC(3), TICK / 2);
+    run_by_next_call(&l);
+    cr_expect_leq(l.most, MOST_AHEAD);
+    load_close(&l);
+}
+
+/* And in the tick that is the first of its window. */
+Test(wheel_cascade, all_in_the_first_tick_of_a_window)
+{
+    uint64_t window = 512 * TICK, to_window = window - test_epochs[1] % window;
+    struct load l;
+
+    load_open(&l, 512, to_window + 7 * window, 1);
+    run_by_next_call(&l);
+    cr_expect_leq(l.most, MOST_AHEAD);
+    load_close(&l);
+}

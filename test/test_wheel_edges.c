@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The places where wheels go wrong: the first and last tick of slots, windows and laps at every
+ * level, deadlines beyond all levels, what is filed too late, idle stretches.
+ */
+#include "wheel_oracle.h"
+
+#define TICK     HWT_MSEC(1)
+#define YEAR     HWT_SEC(86400 * 365)
+#define CAPACITY 600
+
+TestSuite(wheel_edges, .init = test_arm);
+
+/* ---- boundaries ---- */
+
+/* Around k slots of a level from `base`, to the nanosecond and to the tick. */
+static void insert_around(struct oracle *o, uint64_t base, uint64_t slot_ns)
+{
+    const uint64_t slots[] = {1, 2, 3, o->node->origin - 1, o->node->origin, o->node->origin + 1};
+
+    for (size_t i = 0; i < COUNT_OF(slots); i++) {
+        uint64_t at = base + slots[i] * slot_ns;
+        const uint64_t deadlines[] = {at - TICK, at - 1, at, at + 1, at + TICK};
+        for (size_t j = 0; j < COUNT_OF(deadlines); j++) {
+            if (deadlines[j] >= o->now && o->spares > 1)
+                oracle_insert(o, deadlines[j]);
+        }
+    }
+}
+
+static void insert_boundaries(struct oracle *o, uint32_t slots)
+{
+    uint64_t slot_ns = TICK, base;
+
+    for (unsigned level = 0; level < 6 && slot_ns <= YEAR / slots; level++, slot_ns *= slots) {
+        base = o->now - o->now % slot_ns;
+        o->node->origin = slots;
+        insert_around(o, base, slot_ns);
+    }
+}
+
+/* From deadline to deadline: a nanosecond (or a tick) before it nothing, then all of it. */
+static void expire_one_by_one(struct oracle *o, bool exact)
+{
+    while (o->count) {
+        uint64_t next = oracle_earliest(o), last;
+        cr_assert_eq(wheel_earliest(o->wheel, true), next);
+        cr_assert_leq(wheel_next_call(o->wheel), next);
+        next = last = exact ? next : wheel_tick_time(o->wheel, wheel_tick_of(o->wheel, next));
+        if (next > o->now)
+            cr_assert_eq(oracle_advance(o, next - 1, exact), 0, "G1");
+        last = oracle_rank(o, last);
+        cr_assert_eq(oracle_advance(o, next, exact), last, "G4");
+    }
+}
+
+static void boundaries_from(hwt_wheel_kind kind, uint32_t slots, uint64_t start, bool exact)
+{
+    struct oracle o;
+
+    oracle_open(&o, kind, TICK, slots, start, CAPACITY);
+    insert_boundaries(&o, slots);
+    cr_assert_gt(o.count, 20);
+    oracle_check_count(&o);
+    expire_one_by_one(&o, exact);
+    oracle_check_count(&o);
+    oracle_close(&o);
+}
+
+/* Starting on, just before and just after the edges of a tick, a window and a lap. */
+static void boundaries(hwt_wheel_kind kind, uint32_t slots)
+{
+    uint64_t window = slots * TICK, lap = slots * window;
+
+    for (size_t i = 0; i < test_epoch_count; i++) {
+        uint64_t epoch = test_epochs[i] - test_epochs[i] % lap;
+        const uint64_t starts[] = {
+            0,          1,       TICK - 1,           TICK, window - 1, window - TICK, window,
+            lap - TICK, lap - 1, lap + window - TICK};
+        for (size_t j = 0; j < COUNT_OF(starts); j++)
+            boundaries_from(kind, slots, epoch + starts[j], j % 2);
+    }
+}
+
+WHEEL_TEST(wheel_edges, boundaries_2_slots)
+{
+    boundaries(wheel, 2);
+}
+
+WHEEL_TEST(wheel_edges, boundaries_4_slots)
+{
+    boundaries(wheel, 4);
+}
+
+WHEEL_TEST(wheel_edges, boundaries_64_slots)
+{
+    boundaries(wheel, 64);
+}
+
+WHEEL_TEST(wheel_edges, boundaries_512_slots)
+{
+    boundaries(wheel, 512);
+}
+
+/* The largest wheel there may be: once, because its validator looks at millions of buckets. */
+WHEEL_TEST(wheel_edges, boundaries_1048576_slots)
+{
+    boundaries_from(wheel, 1u << 20, test_epochs[1] + 1, true);
+}
+
+/* One per lap in the same slot of the hashed kind: a visit must leave the other rounds alone. */
+WHEEL_TEST(wheel_edges, rounds_in_one_slot)
+{
+    uint64_t lap = 64 * TICK;
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 12 * lap, 100);
+    for (unsigned round = 100; round > 0; round--)
+        oracle_insert(&o, (12 + round) * lap);
+    for (unsigned round = 1; round <= 100; round++) {
+        cr_assert_eq(oracle_advance(&o, (12 + round) * lap - TICK, false), 0);
+        cr_assert_eq(oracle_advance(&o, (12 + round) * lap, false), 1);
+        oracle_check_count(&o);
+    }
+    oracle_close(&o);
+}
+
+/* All ticks in one go come out tick by tick, in order (checked by the oracle, G4). */
+WHEEL_TEST(wheel_edges, late_by_many_laps)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 8, test_epochs[1], 600);
+    for (unsigned i = 600; i > 0; i--)
+        oracle_insert(&o, test_epochs[1] + i * (TICK + 7));
+    cr_assert_eq(oracle_advance(&o, test_epochs[1] + 601 * (TICK + 7), false), 600);
+    oracle_close(&o);
+}
+
+/* ---- far away ---- */
+
+static void far_away(hwt_wheel_kind kind, uint32_t slots, uint64_t start)
+{
+    struct oracle o;
+
+    oracle_open(&o, kind, TICK, slots, start, 10);
+    oracle_insert(&o, DEADLINE_NEVER);
+    oracle_insert(&o, DEADLINE_NEVER - 1);
+    oracle_insert(&o, DEADLINE_NEVER - TICK);
+    oracle_insert(&o, start + 40 * YEAR);
+    oracle_check_exact(&o);
+    oracle_check_bounds(&o);
+    cr_assert_eq(oracle_advance(&o, start + 40 * YEAR - 1, true), 0, "G1");
+    cr_assert_eq(oracle_advance(&o, start + 40 * YEAR, true), 1);
+    oracle_check_exact(&o);
+    cr_assert_eq(oracle_advance(&o, DEADLINE_NEVER - TICK - 1, true), 0);
+    cr_assert_eq(oracle_advance(&o, DEADLINE_NEVER - 1, true), 2);
+    oracle_check_exact(&o);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+WHEEL_TEST(wheel_edges, far_deadlines)
+{
+    static const uint32_t slots[] = {1, 2, 4, 64, 512};
+
+    for (size_t i = 0; i < COUNT_OF(slots); i++)
+        for (size_t j = 0; j < test_epoch_count; j++)
+            far_away(wheel, slots[i], test_epochs[j]);
+}
+
+/* The whole clock in a few jumps, and a near timeout filed after each. */
+WHEEL_TEST(wheel_edges, near_deadlines_after_long_idleness)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 512, 0, 10);
+    for (uint64_t now = 1; now < YEAR * 70; now = now * 3 + 1) {
+        cr_assert_eq(oracle_advance(&o, now, false), 0);
+        oracle_insert(&o, now + TICK / 2);
+        oracle_check_exact(&o);
+        cr_assert_eq(oracle_advance(&o, now + 2 * TICK, false), 1);
+        oracle_check_exact(&o);
+    }
+    oracle_close(&o);
+}
+
+/* ---- too late ---- */
+
+WHEEL_TEST(wheel_edges, overdue_waits_to_be_taken)
+{
+    uint64_t now = test_epochs[1];
+    struct bucket due;
+    struct oracle o;
+
+    memset(&due, 0, sizeof due);
+    oracle_open(&o, wheel, TICK, 64, now, 10);
+    oracle_insert(&o, now - 5 * TICK);
+    oracle_insert(&o, 0);
+    oracle_check_exact(&o);
+    cr_assert_not(wheel_expire(o.wheel, now, true, &due), "filed too late: for the next pass, G11");
+    wheel_take_overdue(o.wheel, now, &due);
+    cr_assert_eq(bucket_check(&due), 2);
+    cr_assert_eq(wheel_check(o.wheel), 0);
+    while (wheel_bucket_pop(o.wheel, &due) != NULL)
+        continue;
+    wheel_take_overdue(o.wheel, now, &due);
+    cr_assert(bucket_is_empty(&due));
+    oracle_close(&o);
+}
+
+WHEEL_TEST(wheel_edges, overdue_can_be_removed)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, test_epochs[1], 200);
+    while (o.spares)
+        oracle_insert(&o, o.spares);
+    while (o.count > 100)
+        oracle_remove(&o, o.sorted[o.count / 2]);
+    oracle_check_exact(&o);
+    cr_assert_eq(oracle_advance(&o, o.now, true), 100);
+    oracle_close(&o);
+}
+
+/* One that is in the batch being run may still be removed: its notice has arrived. */
+WHEEL_TEST(wheel_edges, due_ones_can_be_removed)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 0, 200);
+    while (o.spares)
+        oracle_insert(&o, TICK);
+    cr_assert(wheel_expire(o.wheel, TICK, false, &o.due));
+    for (unsigned i = 0; i < 200; i += 2)
+        oracle_remove(&o, &o.node[i]);
+    o.now = TICK;
+    cr_assert_eq(bucket_check(&o.due), 100);
+    cr_assert_eq(oracle_run_due(&o, false, false), 100);
+    oracle_close(&o);
+}
+
+/* A producer may be held up between the word and its nudge: that is no reason to be late. */
+WHEEL_TEST(wheel_edges, a_nudge_on_its_way_delays_nobody)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 0, 3);
+    oracle_insert(&o, 5 * TICK);
+    oracle_insert(&o, 2 * TICK);
+    oracle_move_earlier(&o, oracle_insert(&o, 66 * TICK), 5 * TICK);
+    oracle_remove(&o, o.sorted[0]);
+    wheel_earliest(o.wheel, true); /* looks through the slot of 2 and 66, and sees the word */
+    cr_assert_eq(oracle_advance(&o, 5 * TICK, false), 1, "G4");
+    oracle_take_nudge(&o);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK, false), 1);
+    oracle_close(&o);
+}
+
+/* ---- quiet (G5) ---- */
+
+/* How often a worker that sleeps until wheel_next_call wakes before the last timeout is gone. */
+static unsigned wakeups_until_empty(struct oracle *o)
+{
+    unsigned wakeups = 0;
+
+    while (o->count) {
+        uint64_t next = wheel_next_call(o->wheel);
+        next = wheel_tick_time(o->wheel, wheel_tick_of(o->wheel, next));
+        oracle_advance(o, max_u64(o->now, next), false);
+        cr_assert_lt(++wakeups, 1000);
+    }
+    return wakeups;
+}
+
+WHEEL_TEST(wheel_edges, one_far_timeout_is_one_wakeup)
+{
+    struct oracle o;
+
+    for (uint64_t delay = TICK; delay < 20 * YEAR; delay = delay * 2 + 1) {
+        oracle_open(&o, wheel, TICK, 512, test_epochs[1] + delay / 3, 1);
+        oracle_insert(&o, o.now + delay);
+        cr_assert_eq(wakeups_until_empty(&o), 1, "delay %" PRIu64, delay);
+        oracle_close(&o);
+    }
+}
+
+/* The bounds that thousands of removed ones leave behind cost a few wake-ups, not thousands. */
+WHEEL_TEST(wheel_edges, removed_ones_do_not_wake)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 512, test_epochs[1], 5000);
+    for (uint64_t i = 0; i < 5000; i++)
+        oracle_insert(&o, o.now + HWT_SEC(30) + i * TICK);
+    while (o.count > 1)
+        oracle_remove(&o, o.sorted[0]);
+    cr_assert_leq(wakeups_until_empty(&o), 16);
+    oracle_close(&o);
+}
+
+/* As do those that were moved later again and again: a connection's idle timeout. */
+WHEEL_TEST(wheel_edges, moved_ones_wake_once_per_old_deadline)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 512, test_epochs[1], 1);
+    oracle_insert(&o, o.now + HWT_SEC(30));
+    for (uint64_t i = 1; i < 1000; i++)
+        oracle_move_later(&o, o.sorted[0], test_epochs[1] + HWT_SEC(30) + i * HWT_MSEC(20));
+    cr_assert_leq(wakeups_until_empty(&o), 2);
+    oracle_close(&o);
+}

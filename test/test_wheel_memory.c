@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* LDFLAGS: -Wl,--wrap=malloc,--wrap=aligned_alloc */
+/*
+ * A wheel without memory for chunks keeps timeouts in its pen: slower, out of order, but nothing
+ * is early (G1) and nothing is lost (G2).
+ */
+#include <errno.h>
+
+#include "wheel_walk.h"
+
+#define TICK HWT_MSEC(1)
+
+static bool memory_is_short;
+static unsigned refusals;
+
+void *__real_malloc(size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    refusals += memory_is_short;
+    return memory_is_short ? NULL : __real_malloc(size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    refusals += memory_is_short;
+    return memory_is_short ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+static void have_memory(void)
+{
+    memory_is_short = false;
+    refusals = 0;
+}
+
+static void start(void)
+{
+    test_arm();
+    have_memory();
+}
+
+TestSuite(wheel_memory, .init = start);
+
+/* ---- random walks ---- */
+
+static void always_short(struct walk *w)
+{
+    w->oracle.unordered = true;
+    memory_is_short = true;
+}
+
+/* What the store had in hand is given up, so that it has to ask again. */
+static void sometimes_short(struct walk *w)
+{
+    w->oracle.unordered = true;
+    if (pick(w, 50) == 0) {
+        memory_is_short = !memory_is_short;
+        w->oracle.wheel->store.free = NULL;
+        w->oracle.wheel->store.free_count = 0;
+    }
+}
+
+static void short_walks(hwt_wheel_kind kind, uint32_t slots, void (*before_step)(struct walk *w))
+{
+    struct walk w = {.tick_ns = TICK, .slots = slots, .before_step = before_step};
+
+    w.random = test_seed("wheel_memory");
+    for (size_t i = 0; i < test_epoch_count; i++) {
+        have_memory();
+        random_walk(&w, kind, test_epochs[i], 2500);
+        cr_assert_gt(refusals, 0, "the pen was never needed");
+    }
+}
+
+WHEEL_TEST(wheel_memory, always_short_2_slots)
+{
+    short_walks(wheel, 2, always_short);
+}
+
+WHEEL_TEST(wheel_memory, always_short_16_slots)
+{
+    short_walks(wheel, 16, always_short);
+}
+
+WHEEL_TEST(wheel_memory, sometimes_short_2_slots)
+{
+    short_walks(wheel, 2, sometimes_short);
+}
+
+WHEEL_TEST(wheel_memory, sometimes_short_16_slots)
+{
+    short_walks(wheel, 16, sometimes_short);
+}
+
+/* ---- one thing at a time ---- */
+
+#define CROWD 300
+
+static void crowd_one_tick(struct oracle *o, hwt_wheel_kind kind, uint64_t deadline)
+{
+    oracle_open(o, kind, TICK, 64, 0, CROWD);
+    o->unordered = true;
+    memory_is_short = true;
+    for (unsigned i = 0; i < CROWD; i++)
+        oracle_insert(o, deadline);
+    cr_assert_eq(o->node[CROWD - 1].place, PLACE_PEN);
+    oracle_check_exact(o);
+    oracle_check_bounds(o);
+}
+
+WHEEL_TEST(wheel_memory, a_crowd_in_one_tick_expires)
+{
+    struct oracle o;
+
+    crowd_one_tick(&o, wheel, 5 * TICK);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK - 1, true), 0);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK, false), CROWD);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+WHEEL_TEST(wheel_memory, the_part_of_a_tick_that_is_due)
+{
+    struct oracle o;
+
+    crowd_one_tick(&o, wheel, 5 * TICK - 10);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK - 11, true), 0);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, false), 0);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, true), CROWD);
+    oracle_close(&o);
+}
+
+/* Filed with memory, coming down without. */
+WHEEL_TEST(wheel_memory, runs_short_between_filing_and_expiry)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 4, 0, CROWD);
+    o.unordered = true;
+    for (unsigned i = 0; i < CROWD; i++)
+        oracle_insert(&o, 100 * TICK + i % 3 * TICK);
+    cr_assert_eq(refusals, 0);
+    memory_is_short = true;
+    for (uint64_t now = 90; now < 102; now++) {
+        oracle_advance(&o, now * TICK, false);
+        oracle_check_count(&o);
+        oracle_check_bounds(&o);
+    }
+    cr_assert_eq(oracle_advance(&o, 102 * TICK, false), CROWD / 3);
+    cr_assert_eq(o.expired, CROWD);
+    oracle_close(&o);
+}
+
+WHEEL_TEST(wheel_memory, removal_from_the_pen)
+{
+    struct oracle o;
+
+    crowd_one_tick(&o, wheel, 5 * TICK);
+    for (unsigned i = 0; i < CROWD; i += 2)
+        oracle_remove(&o, &o.node[i]);
+    oracle_check_exact(&o);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+/* Chunks reserved beforehand need no memory afterwards. */
+WHEEL_TEST(wheel_memory, reserved_chunks_keep_the_pen_empty)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 0, CROWD);
+    cr_assert_eq(chunk_store_reserve(&o.wheel->store, CROWD / CHUNK_SLOTS + 1), 0);
+    memory_is_short = true;
+    for (unsigned i = 0; i < CROWD; i++)
+        oracle_insert(&o, 5 * TICK);
+    cr_assert_null(o.wheel->pen);
+    cr_assert_eq(refusals, 0);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+/* G5: with the pen in use too, the next call is the earliest deadline and no earlier. */
+WHEEL_TEST(wheel_memory, next_call_with_a_pen)
+{
+    struct oracle o;
+
+    crowd_one_tick(&o, wheel, 5 * TICK);
+    cr_assert_eq(wheel_earliest(o.wheel, true), 5 * TICK);
+    cr_assert_leq(wheel_next_call(o.wheel), 5 * TICK);
+    cr_assert_gt(wheel_next_call(o.wheel), 0);
+    oracle_close(&o);
+}
+
+WHEEL_TEST(wheel_memory, creation_fails_cleanly)
+{
+    struct wheel *made = NULL;
+
+    memory_is_short = true;
+    cr_assert_eq((wheel == HWT_WHEEL_HASHED ? wheel_hashed_create
+                                            : wheel_hierarchical_create)(&made, TICK, 512, 0),
+                 -ENOMEM);
+    cr_assert_null(made);
+    wheel_destroy(NULL);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A random walk of a wheel and its oracle: whatever can be done to a wheel, the validator after. */
+#ifndef HWT_TEST_WHEEL_WALK_H
+#define HWT_TEST_WHEEL_WALK_H
+
+#include "wheel_oracle.h"
+
+#define WALK_CAPACITY 400
+
+struct walk {
+    struct oracle oracle;
+    uint64_t random;
+    uint64_t tick_ns;
+    uint32_t slots;
+    void (*before_step)(struct walk *w); /* may be NULL */
+};
+
+static inline uint64_t pick(struct walk *w, uint64_t bound)
+{
+    return test_random_below(&w->random, bound);
+}
+
+/* A span of time at the scale of a random level, as often as not close to its boundary. */
+static inline uint64_t random_span(struct walk *w)
+{
+    uint64_t span = w->tick_ns;
+
+    for (uint64_t levels = pick(w, 5); levels > 0 && span < HWT_SEC(86400 * 300); levels--)
+        span *= w->slots;
+    if (pick(w, 2))
+        return pick(w, 3 * span);
+    return span * (1 + pick(w, 3)) + pick(w, 3 * w->tick_ns) - w->tick_ns;
+}
+
+static inline uint64_t after(uint64_t now, uint64_t span)
+{
+    return span >= DEADLINE_NEVER - min_u64(now, DEADLINE_NEVER) ? DEADLINE_NEVER : now + span;
+}
+
+static inline uint64_t random_deadline(struct walk *w)
+{
+    uint64_t now = w->oracle.now;
+
+    switch (pick(w, 16)) {
+    case 0: /* past */ return now - min_u64(now, random_span(w));
+    case 1: return now;
+    case 2: return DEADLINE_NEVER;
+    case 3: /* on a tick, or beside one */
+        return after(now - now % w->tick_ns, w->tick_ns * pick(w, 5) + pick(w, 3));
+    default: return after(now, random_span(w));
+    }
+}
+
+static inline hwt_timeout *random_live(struct walk *w)
+{
+    return w->oracle.sorted[pick(w, w->oracle.count)];
+}
+
+static inline uint64_t random_now(struct walk *w)
+{
+    struct oracle *o = &w->oracle;
+
+    switch (pick(w, 6)) {
+    case 0: /* as the worker sleeps */
+        return max_u64(o->now, min_u64(wheel_next_call(o->wheel), o->now + HWT_SEC(86400)));
+    case 1: /* as a caller that asks does */
+        return max_u64(o->now, min_u64(oracle_earliest(o), o->now + HWT_SEC(86400 * 30)));
+    case 2: return o->now + min_u64(random_span(w), HWT_SEC(86400 * 30));
+    default: return o->now + pick(w, 4 * w->tick_ns);
+    }
+}
+
+static inline void move_one(struct walk *w)
+{
+    struct oracle *o = &w->oracle;
+    hwt_timeout *timeout = random_live(w);
+    uint64_t deadline = oracle_deadline(timeout);
+
+    if (pick(w, 3) || o->nudges == COUNT_OF(o->nudge))
+        oracle_move_later(o, timeout, after(deadline, random_span(w)));
+    else if (deadline > 0)
+        oracle_move_earlier(o, timeout, min_u64(deadline - 1, random_deadline(w)));
+}
+
+static inline void random_step(struct walk *w)
+{
+    struct oracle *o = &w->oracle;
+    uint64_t what = pick(w, 20);
+
+    if (what < 10 && o->spares)
+        oracle_insert(o, random_deadline(w));
+    else if (what < 13 && o->count)
+        oracle_remove(o, random_live(w));
+    else if (what < 16 && o->count)
+        move_one(w);
+    else if (what < 17 && o->nudges)
+        oracle_take_nudge(o);
+    else
+        oracle_advance(o, random_now(w), pick(w, 2));
+}
+
+static inline void random_walk(struct walk *w, hwt_wheel_kind kind, uint64_t epoch, unsigned steps)
+{
+    struct oracle *o = &w->oracle;
+
+    oracle_open(o, kind, w->tick_ns, w->slots, epoch, WALK_CAPACITY);
+    for (unsigned i = 0; i < steps; i++) {
+        if (w->before_step)
+            w->before_step(w);
+        random_step(w);
+        oracle_check_count(o);
+        oracle_check_bounds(o);
+        if (pick(w, 8) == 0)
+            oracle_check_exact(o);
+    }
+    cr_assert_gt(o->expired, steps / 50);
+    oracle_drain(o);
+    oracle_close(o);
+}
+
+#endif
