@@ -129,8 +129,9 @@ REPLAY_O := $(patsubst %.c,$(O)/%.o,$(wildcard bench/replay*.c))
 TRACE    := bench/data/linux-tcp-timers.csv.xz
 MANUAL   := $(wildcard docs/man/*.3)
 
-C_FILES  := $(wildcard include/*.h src/*.[ch] test/*.[ch] bench/*.[ch] bench/*/*.[ch] \
-	docs/examples/*.[ch])
+# C, that is: the models' headers are C++.
+C_FILES  := $(filter-out test/model%,$(wildcard include/*.h src/*.[ch] test/*.[ch] bench/*.[ch] \
+	bench/*/*.[ch] docs/examples/*.[ch]))
 SCRIPTS  := $(wildcard test/*.sh bench/*.sh bench/*/*.sh .ci/*)
 
 # Which file is installed where. Both install and uninstall follow this list.
@@ -179,9 +180,9 @@ $(B)/libhwt.a: $(O)/libhwt.o
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $<
 
-$(B)/$(REALNAME): $(LIB_O) src/hwt.map $(O)/flags $(O)/files
+$(B)/$(REALNAME): $(O)/libhwt.o src/hwt.map $(O)/flags
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK_SO) -o $@ $(LIB_O) $(CK_LIBS)
+	$(Q)$(CC) $(LINK_SO) -o $@ $< $(CK_LIBS)
 
 $(B)/$(SONAME): $(B)/$(REALNAME)
 	$(Q)ln -sf $(REALNAME) $@
@@ -269,7 +270,7 @@ model: deps ## Check the relacy and spin models of the protocols
 
 .PHONY: valgrind
 valgrind: deps ## Run the unit tests under valgrind
-	@$(MAKE) --no-print-directory KIND=debug unit-programs
+	@$(MAKE) --no-print-directory KIND=debug unit-programs stress-programs
 	$(call run,debug,valgrind)
 
 # libFuzzer needs a library of its own, built by clang.

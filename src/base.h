@@ -22,6 +22,9 @@
 /* Nothing that several files share is anybody else's: no detour through the GOT. */
 #define HIDDEN __attribute__((visibility("hidden")))
 
+/* The steps of the path that every call takes, one call after inlining. */
+#define HOT static inline __attribute__((always_inline))
+
 #define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 

@@ -22,7 +22,7 @@ void timeout_free(hwt_timeout *timeout)
 /* ---- cancel ---- */
 
 /* Counted before it is queued: after that, stop may let go of all but the shell. */
-static void notify_cancelled(hwt_timer *timer, hwt_timeout *timeout)
+static __attribute__((noinline)) void notify_cancelled(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct lane *lane = lanes_here(&timer->lanes);
     uint64_t sent = add_relaxed(&lane->notices_sent, 1) + 1;
@@ -34,7 +34,7 @@ static void notify_cancelled(hwt_timer *timer, hwt_timeout *timeout)
 }
 
 /* Won while pending. Until it is out of its slot, or its notice is queued, stop waits for it. */
-static void cancel_pending(hwt_timeout *timeout)
+HOT void cancel_pending(hwt_timeout *timeout)
 {
     hwt_timer *timer = timeout->timer;
 
@@ -66,7 +66,7 @@ static __attribute__((noinline)) enum cancel_win cancel_as_guest(hwt_timeout *ti
     return win;
 }
 
-bool handle_cancel(hwt_timeout *timeout)
+HOT bool cancel(hwt_timeout *timeout)
 {
     enum cancel_win win = CANCEL_PENDING;
 
@@ -83,7 +83,7 @@ bool hwt_timeout_cancel(hwt_timeout *timeout)
 {
     if (unlikely(!timeout) || unlikely(!timer_is_ours(timeout->timer)))
         return false;
-    return handle_cancel(timeout);
+    return cancel(timeout);
 }
 
 int hwt_timeout_cancel_sync(hwt_timeout *timeout)
@@ -96,7 +96,7 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
         return -ECHILD;
     if (run_frame_of(timeout))
         return -EDEADLK;
-    won = handle_cancel(timeout);
+    won = cancel(timeout);
     timeout_await_run(timeout);
     return won;
 }

@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PROBES        11 /* occupied slots met before a timeout goes to the spill ... */
-#define STEPS         3  /* ... of which so many one after another, then leaps: half a lap in all */
-#define LOOK_EVERY    1024u
+#define PROBES        10    /* more slots tried before a timeout goes to the spill ... */
+#define STEPS         2     /* ... of which so many one after another, then leaps: a lap in all */
+#define LOOK_EVERY    1024u /* submissions */
 #define SAMPLES       16u
 #define SAMPLES_TAKEN 12u
 #define SLOTS_AHEAD   16 /* the producer's prefetch of the ring */
@@ -48,7 +48,7 @@ void lanes_destroy(struct lanes *lanes)
 
 /* ---- submission ---- */
 
-static void announce(struct lane *lane, uint64_t deadline)
+HOT void announce(struct lane *lane, uint64_t deadline)
 {
     /* The timeout lies in its slot by now (C3): the worker takes `earliest` first, then looks. */
     uint64_t earliest = load_seq(&lane->earliest);
@@ -82,7 +82,7 @@ static int spill(struct lane *lane, hwt_timeout *timeout)
 }
 
 /* Fills an empty slot; what it holds then, or 0: it was not empty. */
-static uint64_t try_slot(struct lane *lane, uint32_t origin, hwt_timeout *timeout)
+HOT uint64_t try_slot(struct lane *lane, uint32_t origin, hwt_timeout *timeout)
 {
     _Atomic uint64_t *slot = &lane->ring[origin & LANE_MASK];
     uint64_t empty = load_relaxed(slot), filled;
@@ -105,12 +105,12 @@ static void raise_groups_used(struct lane *lane, uint32_t groups)
 {
     uint32_t used = load_relaxed(&lane->groups_used);
 
-    while (used < groups && !cas_acq_rel(&lane->groups_used, &used, groups))
+    while (used < groups && !cas_seq(&lane->groups_used, &used, groups)) /* C6: lane_sweep_all */
         continue;
 }
 
 /* The group is known to the next sweep: the flag is read after the slot was filled (C2). */
-static void mark_fresh(struct lane *lane, uint32_t origin)
+HOT void mark_fresh(struct lane *lane, uint32_t origin)
 {
     uint32_t group = (origin & LANE_MASK) / GROUP_SLOTS;
 
@@ -120,13 +120,11 @@ static void mark_fresh(struct lane *lane, uint32_t origin)
     store_seq(&lane->fresh[group], 1);
 }
 
-/* A sample of the whole ring, once in a while: mostly taken? */
-static bool looks_crowded(struct lane *lane, uint64_t position)
+/* A sample of the whole ring: mostly taken? */
+static bool looks_crowded(struct lane *lane)
 {
     unsigned taken = 0;
 
-    if (likely(position % LOOK_EVERY != 0))
-        return false;
     for (unsigned i = 0; i < SAMPLES; i++)
         taken += slot_timeout(load_relaxed(&lane->ring[i * (LANE_SLOTS / SAMPLES)])) != NULL;
     return taken >= SAMPLES_TAKEN;
@@ -156,7 +154,7 @@ static int settle(struct lane *lane, uint32_t origin, uint64_t filled)
  * leaps ahead by ever larger steps, because what stands in the way stands together: the timeouts
  * of a thread that is not running just now.
  */
-static uint64_t next_position(struct lane *lane, unsigned probe)
+HOT uint64_t next_position(struct lane *lane, unsigned probe)
 {
     uint64_t position = load_relaxed(&lane->tail);
 
@@ -167,34 +165,53 @@ static uint64_t next_position(struct lane *lane, unsigned probe)
     return position;
 }
 
-int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bool *crowded)
+/* In its slot: now the worker must hear of it, and it must not have been too late. */
+HOT int publish(struct lane *lane, uint32_t origin, uint64_t filled, uint64_t deadline)
 {
-    unsigned index = lanes_index_here(lanes);
-    struct lane *lane = &lanes->lane[index];
-    uint64_t filled = 0;
-    uint32_t origin;
-    int result = 0;
-
-    for (unsigned probe = 1;; probe++) {
-        uint64_t position = next_position(lane, probe);
-
-        origin = index << LANE_BITS | (uint32_t)(position & LANE_MASK);
-        if (unlikely(looks_crowded(lane, position)) || unlikely(probe == PROBES))
-            *crowded = ask_for_space(lane) || *crowded;
-        filled = try_slot(lane, origin, timeout);
-        if (likely(filled))
-            break;
-        if (probe == PROBES) {
-            result = spill(lane, timeout);
-            announce(lane, deadline);
-            return result;
-        }
-    }
     mark_fresh(lane, origin);
     announce(lane, deadline);
     if (unlikely(load_seq(&lane->closed))) /* after the slot was filled: pairs with lane_close */
         return settle(lane, origin, filled);
     return 0;
+}
+
+HOT uint32_t origin_of(unsigned index, uint64_t position)
+{
+    return index << LANE_BITS | (uint32_t)(position & LANE_MASK);
+}
+
+/* The first slot was taken. */
+static __attribute__((noinline)) int submit_further(struct lanes *lanes, unsigned index,
+                                                    hwt_timeout *timeout, uint64_t deadline,
+                                                    bool *crowded)
+{
+    struct lane *lane = &lanes->lane[index];
+    int result;
+
+    for (unsigned probe = 1; probe <= PROBES; probe++) {
+        uint32_t origin = origin_of(index, next_position(lane, probe));
+        uint64_t filled = try_slot(lane, origin, timeout);
+        if (filled)
+            return publish(lane, origin, filled, deadline);
+    }
+    *crowded = ask_for_space(lane);
+    result = spill(lane, timeout);
+    announce(lane, deadline);
+    return result;
+}
+
+int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bool *crowded)
+{
+    unsigned index = lanes_index_here(lanes);
+    struct lane *lane = &lanes->lane[index];
+    uint64_t position = next_position(lane, 0);
+    uint64_t filled = try_slot(lane, origin_of(index, position), timeout);
+
+    if (unlikely(!filled))
+        return submit_further(lanes, index, timeout, deadline, crowded);
+    if (unlikely(position % LOOK_EVERY == 0) && looks_crowded(lane))
+        *crowded = ask_for_space(lane);
+    return publish(lane, origin_of(index, position), filled, deadline);
 }
 
 void lane_notify(struct lane *lane, hwt_timeout *timeout)
@@ -343,7 +360,8 @@ bool lane_sweep_all(struct lane *lane, lane_take *take, void *context)
 {
     bool quiet = load_seq(&lane->spilling) == 0; /* before the spill is collected */
 
-    for (unsigned group = 0; group < load_acquire(&lane->groups_used); group++)
+    /* after `closed` was set: whoever relied on an older `fresh` is in a group counted here */
+    for (unsigned group = 0; group < load_seq(&lane->groups_used); group++)
         sweep_group(lane, group, take, context);
     return quiet;
 }

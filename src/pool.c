@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "platform.h"
-#include "poison.h"
 
 #define SHARDS          128u
 #define MAGAZINE_MAX    (2 * POOL_BATCH)
@@ -36,19 +35,13 @@ struct slab {
     size_t free_at_trim; /* under `growth`: pool_trim counts here */
 };
 
-struct magazine {
-    hwt_timeout *head; /* this thread only */
-    uint32_t count;
-    uint32_t enrolled; /* its flush at the thread's end is arranged */
-};
-
 static struct depot depots[SHARDS];
 static _Atomic uint32_t shard_count; /* power of two covering the CPUs; 0: not yet known */
 static _Atomic(struct slab *) current;
 static pthread_mutex_t growth = PTHREAD_MUTEX_INITIALIZER;
 static struct slab *slabs; /* under `growth`: all */
 static size_t slab_count;  /* under `growth` */
-static _Thread_local struct magazine magazine;
+_Thread_local struct magazine pool_magazine;
 
 static pthread_once_t flush_once = PTHREAD_ONCE_INIT;
 static pthread_key_t flush_key;
@@ -198,15 +191,32 @@ static hwt_timeout *grow(uint32_t *count)
 
 /* ---- magazines ---- */
 
+static hwt_timeout *block_of(ck_stack_entry_t *link)
+{
+    return link ? container_of(link, hwt_timeout, link) : NULL;
+}
+
+static hwt_timeout *next_free(const hwt_timeout *block)
+{
+    return block_of(block->link.next);
+}
+
+static void load_magazine(hwt_timeout *batch, uint32_t length)
+{
+    pool_magazine.head = batch ? &batch->link : NULL;
+    pool_magazine.count = length;
+    pool_magazine.room = MAGAZINE_MAX - length;
+}
+
+/* At the thread's end. Should the thread give a block back even later, it is arranged again. */
 static void magazine_flush(void *mine)
 {
     struct magazine *m = mine;
 
     if (m->head)
-        depot_push(platform_cpu(), m->head, m->count);
+        depot_push(platform_cpu(), block_of(m->head), m->count);
     m->head = NULL;
-    m->count = 0;
-    m->enrolled = 0;
+    m->count = m->room = 0;
 }
 
 static void flush_key_create(void)
@@ -219,22 +229,21 @@ void pool_prepare(void)
     pthread_once(&flush_once, flush_key_create);
 }
 
-static void enroll(void)
+static void arrange_flush(void)
 {
-    magazine.enrolled = 1;
     if (flush_key_valid)
-        pthread_setspecific(flush_key, &magazine);
+        pthread_setspecific(flush_key, &pool_magazine);
 }
 
-static __attribute__((noinline)) bool refill(void)
+bool pool_refill(void)
 {
     unsigned mine = platform_cpu(), count = shards();
     struct slab *slab = load_acquire(&current);
     hwt_timeout *batch = NULL;
     uint32_t length = 0;
 
-    if (!magazine.enrolled)
-        enroll();
+    if (!pool_magazine.room)
+        arrange_flush();
     for (unsigned i = 0; i < count && !batch; i++)
         batch = depot_pop((mine + i) & (count - 1));
     if (batch)
@@ -243,55 +252,31 @@ static __attribute__((noinline)) bool refill(void)
         batch = slab_carve(slab, &length);
     if (!batch)
         batch = grow(&length);
-    magazine.head = batch;
-    magazine.count = length;
+    load_magazine(batch, length);
     return batch != NULL;
 }
 
-static hwt_timeout *next_free(const hwt_timeout *block)
-{
-    ck_stack_entry_t *next = block->link.next;
-    return next ? container_of(next, hwt_timeout, link) : NULL;
-}
-
-hwt_timeout *pool_take(void)
-{
-    hwt_timeout *block = magazine.head;
-
-    if (unlikely(!block)) {
-        if (!refill())
-            return NULL;
-        block = magazine.head;
-    }
-    magazine.head = next_free(block);
-    magazine.count--;
-    unpoison(block);
-    return block;
-}
-
 /* Half of the magazine, the half that has lain longest, goes to the depot. */
-static __attribute__((noinline)) void unload(void)
+static void unload(void)
 {
-    hwt_timeout *last = magazine.head, *rest;
+    hwt_timeout *first = block_of(pool_magazine.head), *last = first, *rest;
 
     for (unsigned i = 1; i < POOL_BATCH; i++)
         last = next_free(last);
     rest = next_free(last);
     last->link.next = NULL;
-    depot_push(platform_cpu(), rest, magazine.count - POOL_BATCH);
-    magazine.count = POOL_BATCH;
+    depot_push(platform_cpu(), rest, pool_magazine.count - POOL_BATCH);
+    load_magazine(first, POOL_BATCH);
 }
 
-void pool_give(hwt_timeout *block)
+void pool_make_room(void)
 {
-    if (unlikely(magazine.count >= MAGAZINE_MAX))
+    if (pool_magazine.count >= MAGAZINE_MAX) {
         unload();
-    if (unlikely(!magazine.enrolled))
-        enroll();
-    block->link.next = magazine.head ? &magazine.head->link : NULL;
-    poison(block);
-    magazine.head = block;
-    magazine.count++;
+    } else { /* the thread's first */
+        arrange_flush();
+        load_magazine(block_of(pool_magazine.head), pool_magazine.count);
+    }
 }
 
 void pool_return_add(struct pool_return *batch, unsigned shard, hwt_timeout *block)
@@ -455,7 +440,7 @@ void pool_trim(void)
     hwt_timeout *batches;
     size_t count, total;
 
-    magazine_flush(&magazine);
+    magazine_flush(&pool_magazine);
     pthread_mutex_lock(&growth);
     sorted = slab_count > SMALL_SLABS ? malloc(slab_count * sizeof *sorted) : NULL;
     if (sorted) {

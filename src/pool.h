@@ -11,16 +11,51 @@
 #ifndef HWT_POOL_H
 #define HWT_POOL_H
 
+#include "poison.h"
 #include "timeout.h"
 
 #define POOL_BATCH 32
 
+/* A thread's own free blocks, by `link`. */
+struct magazine {
+    ck_stack_entry_t *head;
+    uint32_t count;
+    uint32_t room; /* for how many more; 0 also until its flush at the thread's end is arranged */
+};
+extern HIDDEN _Thread_local struct magazine pool_magazine;
+
+/* The rest of the next two: an empty magazine, a full one. */
+bool pool_refill(void);
+void pool_make_room(void);
+
 /* Before anything else, by whoever creates a timer. */
 void pool_prepare(void);
 /* Any thread. NULL: no memory. */
-hwt_timeout *pool_take(void);
+static inline hwt_timeout *pool_take(void)
+{
+    hwt_timeout *block;
+
+    if (unlikely(!pool_magazine.head) && !pool_refill())
+        return NULL;
+    block = container_of(pool_magazine.head, hwt_timeout, link);
+    pool_magazine.head = block->link.next;
+    pool_magazine.count--;
+    pool_magazine.room++;
+    unpoison(block);
+    return block;
+}
+
 /* Any thread: back to its own magazine. */
-void pool_give(hwt_timeout *block);
+static inline void pool_give(hwt_timeout *block)
+{
+    if (unlikely(!pool_magazine.room))
+        pool_make_room();
+    block->link.next = pool_magazine.head;
+    pool_magazine.head = &block->link;
+    pool_magazine.count++;
+    pool_magazine.room--;
+    poison(block);
+}
 
 /* One owner at a time (a worker): collects free blocks for one depot. */
 struct pool_return {

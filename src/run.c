@@ -38,12 +38,6 @@ void run_hook(hwt_timeout *timeout)
 
 /* ---- counting ---- */
 
-void run_release_quota(hwt_timer *timer)
-{
-    if (timer->max_pending)
-        sub_relaxed(&timer->quota_used, 1);
-}
-
 /* A run that may be the last ends it as far as the counts go, before its task is called. */
 static void count_end(hwt_timer *timer, bool elsewhere)
 {

@@ -3,27 +3,6 @@
 
 #include "platform.h"
 
-/*
- * Every change of the word is acquire-release: acquire, so that whoever wins sees what the one
- * before left behind; release, so that the next one sees what this one did.
- */
-static bool word_change(hwt_timeout *timeout, uint64_t *word, uint64_t deadline,
-                        enum word_code code)
-{
-    return cas_acq_rel(&timeout->word, word, word_make(deadline, code));
-}
-
-bool timeout_cancel_pending(hwt_timeout *timeout)
-{
-    uint64_t word = load_acquire(&timeout->word);
-
-    while (likely(word_code(word) == WORD_PENDING)) {
-        if (likely(word_change(timeout, &word, word_deadline(word), WORD_CANCELLED)))
-            return true;
-    }
-    return false;
-}
-
 enum cancel_win timeout_cancel(hwt_timeout *timeout)
 {
     uint64_t word = load_acquire(&timeout->word);
@@ -49,44 +28,6 @@ enum cancel_win timeout_cancel(hwt_timeout *timeout)
         }
         if (likely(word_change(timeout, &word, word_deadline(word), to)))
             return win;
-    }
-}
-
-enum move_win timeout_move(hwt_timeout *timeout, uint64_t deadline)
-{
-    uint64_t word = load_acquire(&timeout->word);
-
-    for (;;) {
-        bool earlier = deadline < word_deadline(word);
-        enum word_code code = word_code(word);
-        enum word_code to = code;
-        enum move_win win = MOVE_DONE;
-
-        if (code == WORD_PENDING && earlier) {
-            to = WORD_NUDGED;
-            win = MOVE_NUDGE;
-        } else if (code == WORD_NUDGED && earlier) {
-            win = MOVE_COMPARE;
-        } else if (code != WORD_PENDING && code != WORD_NUDGED) {
-            return MOVE_LOST;
-        }
-        /* seq_cst: the comparison with the wake-up that follows must not come first (C4) */
-        if (likely(cas_seq(&timeout->word, &word, word_make(deadline, to))))
-            return win;
-    }
-}
-
-enum claim timeout_claim(hwt_timeout *timeout, uint64_t now, enum word_code code)
-{
-    uint64_t word = load_acquire(&timeout->word);
-
-    for (;;) {
-        if (unlikely(word_code(word) != WORD_PENDING))
-            return CLAIM_LEFT;
-        if (unlikely(word_deadline(word) > now))
-            return CLAIM_LATER;
-        if (likely(word_change(timeout, &word, word_deadline(word), code)))
-            return CLAIM_WON;
     }
 }
 
@@ -179,22 +120,4 @@ void timeout_await_run(hwt_timeout *timeout)
             continue;
         platform_futex_wait(&timeout->run, RUN_AWAITED, UINT64_MAX);
     }
-}
-
-bool timeout_drop(hwt_timeout *timeout)
-{
-    /*
-     * Alone, nobody else can touch it: no read-modify-write is needed. Acquire pairs with the
-     * release of those who dropped before. `withdrawn` stands for a share of the runtime that is
-     * over but still counted in `refs`; whoever sets it holds a reference, so it is settled when
-     * only two are left. All is read before the reference is given up: after that the block may be
-     * somebody else's.
-     */
-    uint32_t refs = load_acquire(&timeout->refs);
-
-    do {
-        if (refs == 1 || (refs == 2 && load_acquire(&timeout->withdrawn)))
-            return true;
-    } while (!cas_acq_rel(&timeout->refs, &refs, refs - 1));
-    return false;
 }

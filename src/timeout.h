@@ -147,6 +147,16 @@ static inline void *timeout_arg(const hwt_timeout *timeout)
     return unlikely(timeout->kind & KIND_EXTENDED) ? timeout_extra(timeout)->arg : timeout->arg;
 }
 
+/*
+ * Every change of the word is acquire-release: acquire, so that whoever wins sees what the one
+ * before left behind; release, so that the next one sees what this one did.
+ */
+static inline bool word_change(hwt_timeout *timeout, uint64_t *word, uint64_t deadline,
+                               enum word_code code)
+{
+    return cas_acq_rel(&timeout->word, word, word_make(deadline, code));
+}
+
 /* ---- cancel: any thread with a reference ---- */
 enum cancel_win {
     CANCEL_LOST,    /* ended already, or running for the last time */
@@ -156,7 +166,16 @@ enum cancel_win {
 };
 enum cancel_win timeout_cancel(hwt_timeout *timeout);
 /* The common case alone: PENDING to CANCELLED. */
-bool timeout_cancel_pending(hwt_timeout *timeout);
+static inline bool timeout_cancel_pending(hwt_timeout *timeout)
+{
+    uint64_t word = load_acquire(&timeout->word);
+
+    while (likely(word_code(word) == WORD_PENDING)) {
+        if (likely(word_change(timeout, &word, word_deadline(word), WORD_CANCELLED)))
+            return true;
+    }
+    return false;
+}
 
 /* Expired or cancelled: nothing will change that. */
 static inline bool timeout_has_ended(const hwt_timeout *timeout)
@@ -171,7 +190,29 @@ enum move_win {
     MOVE_NUDGE,   /* earlier: queue a nudge, then compare with the worker's wake-up */
     MOVE_COMPARE, /* earlier, and a nudge is on its way: only compare */
 };
-enum move_win timeout_move(hwt_timeout *timeout, uint64_t deadline);
+static inline enum move_win timeout_move(hwt_timeout *timeout, uint64_t deadline)
+{
+    uint64_t word = load_acquire(&timeout->word);
+
+    for (;;) {
+        bool earlier = deadline < word_deadline(word);
+        enum word_code code = word_code(word);
+        enum word_code to = code;
+        enum move_win win = MOVE_DONE;
+
+        if (code == WORD_PENDING && earlier) {
+            to = WORD_NUDGED;
+            win = MOVE_NUDGE;
+        } else if (code == WORD_NUDGED && earlier) {
+            win = MOVE_COMPARE;
+        } else if (code != WORD_PENDING && code != WORD_NUDGED) {
+            return MOVE_LOST;
+        }
+        /* seq_cst: the comparison with the wake-up that follows must not come first (C4) */
+        if (likely(cas_seq(&timeout->word, &word, word_make(deadline, to))))
+            return win;
+    }
+}
 
 /* ---- the worker (or whoever acts as the worker) ---- */
 enum claim {
@@ -179,7 +220,19 @@ enum claim {
     CLAIM_LATER, /* its deadline was moved: file it again */
     CLAIM_LEFT,  /* cancelled or nudged: its notice or nudge is on its way */
 };
-enum claim timeout_claim(hwt_timeout *timeout, uint64_t now, enum word_code code);
+static inline enum claim timeout_claim(hwt_timeout *timeout, uint64_t now, enum word_code code)
+{
+    uint64_t word = load_acquire(&timeout->word);
+
+    for (;;) {
+        if (unlikely(word_code(word) != WORD_PENDING))
+            return CLAIM_LEFT;
+        if (unlikely(word_deadline(word) > now))
+            return CLAIM_LATER;
+        if (likely(word_change(timeout, &word, word_deadline(word), code)))
+            return CLAIM_WON;
+    }
+}
 /* Takes a nudge in. False: it was cancelled meanwhile. */
 bool timeout_take_nudge(hwt_timeout *timeout);
 /* Ends it for stop. False: somebody else ended it, or its notice or nudge must arrive first. */
@@ -205,6 +258,22 @@ void timeout_await_run(hwt_timeout *timeout);
 
 /* ---- references ---- */
 /* Drops one; true: it was the last, the caller frees the block. */
-bool timeout_drop(hwt_timeout *timeout);
+static inline bool timeout_drop(hwt_timeout *timeout)
+{
+    /*
+     * Alone, nobody else can touch it: no read-modify-write is needed. Acquire pairs with the
+     * release of those who dropped before. `withdrawn` stands for a share of the runtime that is
+     * over but still counted in `refs`; whoever sets it holds a reference, so it is settled when
+     * only two are left. All is read before the reference is given up: after that the block may be
+     * somebody else's.
+     */
+    uint32_t refs = load_acquire(&timeout->refs);
+
+    do {
+        if (refs == 1 || (refs == 2 && load_acquire(&timeout->withdrawn)))
+            return true;
+    } while (!cas_acq_rel(&timeout->refs, &refs, refs - 1));
+    return false;
+}
 
 #endif

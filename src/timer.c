@@ -26,8 +26,8 @@ static bool take_quota(hwt_timer *timer)
     return true;
 }
 
-static hwt_timeout *prepare(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
-                            bool with_handle)
+HOT hwt_timeout *prepare(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
+                         bool with_handle)
 {
     hwt_timeout *timeout = pool_take();
 
@@ -46,7 +46,7 @@ static hwt_timeout *prepare(hwt_timer *timer, hwt_task *task, void *arg, uint64_
     return timeout;
 }
 
-static int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_timeout **handle)
+HOT int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_timeout **handle)
 {
     hwt_timeout *before = NULL;
     bool crowded = false;
@@ -72,7 +72,7 @@ static int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt
 }
 
 /* What every submission checks first. */
-static inline int admit(hwt_timer *timer, hwt_task *task)
+HOT int admit(hwt_timer *timer, hwt_task *task)
 {
     int result;
 
@@ -88,8 +88,8 @@ static inline int admit(hwt_timer *timer, hwt_task *task)
     return 0;
 }
 
-static inline int schedule(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
-                           hwt_timeout **handle)
+HOT int schedule(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
+                 hwt_timeout **handle)
 {
     hwt_timeout *timeout = prepare(timer, task, arg, deadline, handle != NULL);
 

@@ -134,7 +134,11 @@ bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame);
 /* From inside the task. */
 bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline);
 /* A submission or a task's end no longer counts as pending. */
-void run_release_quota(hwt_timer *timer);
+static inline void run_release_quota(hwt_timer *timer)
+{
+    if (unlikely(timer->max_pending))
+        sub_relaxed(&timer->quota_used, 1);
+}
 void run_hook(hwt_timeout *timeout);
 
 /* ---- worker.c ---- */
@@ -163,7 +167,6 @@ void worker_flush_returns(hwt_timer *timer);
 
 /* ---- handle.c ---- */
 void timeout_free(hwt_timeout *timeout);
-bool handle_cancel(hwt_timeout *timeout);
 
 /* ---- lifecycle.c ---- */
 /* Ready for submissions: started if need be. 0 or a negative errno. */

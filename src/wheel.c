@@ -128,24 +128,27 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t now, struct
 
 /* ---- expiry ---- */
 
+static bool expire_pen(struct wheel *wheel, uint64_t now, uint64_t until, struct bucket *due)
+{
+    if (likely(!wheel->pen))
+        return false;
+    wheel->due_limit = now;
+    pen_expire(wheel, until, due);
+    return !bucket_is_empty(due);
+}
+
 bool wheel_expire(struct wheel *wheel, uint64_t now, bool exact, struct bucket *due)
 {
     uint64_t limit = wheel_tick_floor(wheel, now);
+    uint64_t until = exact ? now : wheel_tick_time(wheel, limit);
 
-    if (unlikely(wheel->pen)) {
-        wheel->due_limit = now;
-        pen_expire(wheel, exact ? now : wheel_tick_time(wheel, limit), due);
-        if (!bucket_is_empty(due))
-            return true;
-    }
-    if (wheel->ops->expire(wheel, limit, due)) {
-        wheel->due_limit = wheel_tick_time(wheel, wheel->current - 1);
+    if (expire_pen(wheel, now, until, due) || wheel->ops->expire(wheel, limit, due))
         return true;
-    }
     if (exact)
         wheel->ops->expire_part(wheel, now, due);
     wheel->due_limit = now;
-    return !bucket_is_empty(due);
+    /* what found no memory on its way down lies in the pen only now */
+    return !bucket_is_empty(due) || expire_pen(wheel, now, until, due);
 }
 
 void wheel_take_overdue(struct wheel *wheel, uint64_t limit, struct bucket *due)

@@ -94,10 +94,9 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
             break;
         wheel->current = tick;
         visit_winner(w, wheel_tick_time(wheel, tick), due);
-        if (!bucket_is_empty(due)) {
-            wheel->current = tick + 1;
+        wheel->due_limit = wheel_tick_time(wheel, tick);
+        if (!bucket_is_empty(due))
             return true;
-        }
     }
     wheel->current = max_u64(wheel->current, limit + 1);
     return false;

@@ -162,7 +162,7 @@ static void trickle(struct hierarchical *w)
 static uint64_t prepare_tick(struct hierarchical *w, unsigned level, uint64_t slot)
 {
     const struct bucket *bucket = bucket_at(w, level, slot);
-    uint64_t first = wheel_tick_of(&w->wheel, bucket->earliest);
+    uint64_t first = slot << (w->bits * level); /* entering it brings all of it down */
     uint64_t ahead = bucket->head.live / PREPARE_STEP;
     uint64_t start;
 
@@ -264,6 +264,7 @@ static bool take_tick(struct hierarchical *w, uint64_t tick, struct bucket *due)
 
     mark_empty(w, 0, tick);
     bucket_move(due, bucket);
+    w->wheel.due_limit = wheel_tick_time(&w->wheel, tick);
     advance_to(w, tick + 1);
     trickle(w);
     return true;

@@ -24,9 +24,9 @@
 #define SEQ     rl::mo_seq_cst, $
 
 /*
- * Relacy's random choice of the next thread is fair, so that it hardly ever leaves one of them behind
- * for long, and just that is what protocols break on. Hence every thread may once be preempted for
- * a while, before any of its steps.
+ * Relacy's random choice of the next thread is fair, so that it hardly ever leaves one of them
+ * behind for long, and just that is what protocols break on. Hence every thread may once be
+ * preempted for a while, before any of its steps.
  */
 enum { MODEL_THREADS = 8 };
 

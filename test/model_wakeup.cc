@@ -3,11 +3,13 @@
  * No lost wake-up (G4; rules C2 to C4): lane_submit, nudge and park_wake_for against lane_sweep,
  * collect_notices, worker_plan and park_sleep.
  *
- * Two threads submit to one group of a lane, the second with the later deadline, so that it does not
- * lower `earliest`; two others move a timeout that the worker has filed already. Deadlines stand for
- * moments of the clock, which goes on only while the worker sleeps; a tick is 1. The worker may not
- * sleep past the deadline of a submission that has returned, whatever the other threads are at, nor
- * past that of a move when both movers have returned.
+ * Two threads submit to one group of a lane, the second with the later deadline, so that it does
+ * not lower `earliest`; two others move a timeout that the worker has filed already. Deadlines are
+ * moments of the clock, which goes on only while the worker sleeps; a tick is 1. The worker may
+ * not sleep past the deadline of a submission that has returned, whatever the other threads are at,
+ * unless one of them has undertaken to wake it and has not come to it yet; nor past that of a move
+ * when both movers have returned. In half of the runs it sleeps on a timer descriptor instead of a
+ * futex, and there only the moment counts when all have returned.
  */
 #include "model.h"
 
@@ -25,6 +27,7 @@ enum {
     NUDGE_WITHOUT_FENCE,
     NUDGE_COMPARES_ITS_OWN,
     NO_LOOK_AT_MAIL,
+    TIMER_SET_ONCE,
 };
 
 static const model_case mutants[] = {
@@ -41,6 +44,7 @@ static const model_case mutants[] = {
     {NUDGE_WITHOUT_FENCE, "no order between notice and comparison"},
     {NUDGE_COMPARES_ITS_OWN, "nudge compares the deadline it set, not the word's"},
     {NO_LOOK_AT_MAIL, "second look leaves out the notices"},
+    {TIMER_SET_ONCE, "timer descriptor set without looking again"},
 };
 
 static const unsigned never = 1000;
@@ -59,6 +63,8 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     /* the park */
     rl::atomic<unsigned> wake_before;
     rl::atomic<unsigned> parked;
+    rl::atomic<unsigned> timer; /* the descriptor's, in the kernel */
+    bool timerfd;
     rl::atomic<unsigned> returned[WORKER];
     /* the worker's own */
     unsigned now, filed[SUBMITTERS], moved, bystander;
@@ -82,6 +88,8 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         store_relaxed(word, 20u);
         store_relaxed(wake_before, 0u);
         store_relaxed(parked, 0u);
+        store_relaxed(timer, never);
+        timerfd = rl::rand(2);
         for (unsigned i = 0; i < WORKER; i++)
             store_relaxed(returned[i], 0u);
         now = 0;
@@ -91,11 +99,34 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
     /* ---- park.c, park.h ---- */
 
-    void park_wake()
+    void wake_sleeper()
     {
         if (exchange_seq(wake_before, 0u) == 0)
             return;
         exchange_seq(parked, 0u);
+    }
+
+    void set_timer(unsigned published)
+    {
+        unsigned set;
+
+        do {
+            set = published;
+            exchange_seq(timer, set);
+            published = load_seq(wake_before);
+        } while (mutant != TIMER_SET_ONCE && published != set && published != 0);
+    }
+
+    void lower_timer(unsigned deadline)
+    {
+        unsigned planned = load_seq(wake_before);
+
+        while (deadline < planned) {
+            if (cas_seq(wake_before, planned, deadline)) {
+                set_timer(deadline);
+                return;
+            }
+        }
     }
 
     void park_wake_for(unsigned deadline)
@@ -103,8 +134,10 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         unsigned planned =
             mutant == COMPARED_RELAXED ? load_relaxed(wake_before) : load_seq(wake_before);
 
-        if (deadline < planned)
-            park_wake();
+        if (deadline < planned && timerfd)
+            lower_timer(deadline);
+        else if (deadline < planned)
+            wake_sleeper();
     }
 
     /* ---- lane.c: submission ---- */
@@ -261,6 +294,8 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             store_relaxed(wake_before, planned);
         else
             store_seq(wake_before, planned);
+        if (timerfd)
+            set_timer(planned);
     }
 
     void park_leave()
@@ -307,6 +342,28 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         return back + moves == WORKER;
     }
 
+    /* On a descriptor the timer itself must be right once nobody is about to set it any more. */
+    bool sleep_on_timer()
+    {
+        for (;;) {
+            unsigned until = load_seq(timer), back = 0;
+            for (unsigned i = 0; i < WORKER; i++)
+                back += load_acquire(returned[i]);
+            if (back == WORKER) {
+                until = load_seq(timer);
+                for (unsigned i = 0; i < SUBMITTERS; i++)
+                    RL_ASSERT(filed[i] || deadline_of(i) >= until);
+                RL_ASSERT(moved <= now || load_seq(word) % nudged >= until);
+            }
+            if (back == WORKER || (until < 20 && rl::rand(4) == 0)) {
+                if (until != never && until > now)
+                    now = until;
+                return until != never;
+            }
+            rl::yield(1, $);
+        }
+    }
+
     /*
      * Returns when woken (false: for good, nothing is left), or when the time has come: at once, or
      * when everybody else is done. The timeout that is moved does not expire before that.
@@ -335,7 +392,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             if (!plan(&until))
                 continue;
             if (until > now)
-                more = sleep(until);
+                more = timerfd ? sleep_on_timer() : sleep(until);
             park_leave();
         }
         for (unsigned i = 0; i < SUBMITTERS; i++)

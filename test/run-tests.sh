@@ -3,7 +3,7 @@
 #
 # Run tests that are already built and count them: run-tests.sh SECTION...
 #   unit      Criterion programs test/test_*.c
-#   valgrind  the same under valgrind
+#   valgrind  the same under valgrind, and test/fuzz_*.c
 #   stress    test/stress_*.c, STRESS_SECONDS each (default: their own)
 #   fault     test/fault_*.c
 #   fuzz      test/fuzz_*.c, on random input of a seed
@@ -66,13 +66,20 @@ fail() # name count remark log
     [ -s "$4" ] && tail -n 60 "$4" | sed 's/^/        /'
 }
 
-# The exit status of a program under a time limit, its output in a log.
+# The exit status of a program under a time limit, its output in a log. In the background, so that
+# whoever ends this script ends the program too.
+child=
+trap '[ -n "$child" ] && kill "$child"; exit 143' INT TERM
 run() # log command...
 {
-    local log=$1
+    local log=$1 status
     shift
-    # What the shell says of one that a signal ended goes nowhere: the status tells.
-    { timeout -k 10 "$limit" "${wrap[@]}" "$@" >"$log" 2>&1 </dev/null; } 2>/dev/null
+    timeout -k 10 "$limit" "${wrap[@]}" "$@" >"$log" 2>&1 </dev/null &
+    child=$!
+    wait "$child" 2>/dev/null
+    status=$?
+    child=
+    return $status
 }
 
 why() # status
@@ -124,7 +131,7 @@ unit_program() # name [wrapper...]
     shift
     rm -f "$reports".*
     ASAN_OPTIONS=log_path=$reports${ASAN_OPTIONS:+:$ASAN_OPTIONS} \
-        run "$log" "$@" "$programs/$name" --jobs 2
+        run "$log" "$@" "$programs/$name"
     status=$?
     unit_result "$name" "$log" "$status" "$reports"
 }
@@ -137,18 +144,27 @@ section_unit()
     done
 }
 
+# Each of Criterion's children is a valgrind of its own, which takes its time: VALGRIND_TESTS names
+# the programs if not all are wanted.
 section_valgrind()
 {
     local f name
+    local memcheck=(valgrind -q --trace-children=yes --leak-check=full --fair-sched=try)
     command -v valgrind >/dev/null || { skip valgrind "not installed"; return; }
     limit=900
     export HWT_VALGRIND=1
     for f in test/test_*.c; do
         [ -e "$f" ] || continue
         name=$(basename "$f" .c)
-        unit_program "$name" valgrind -q --trace-children=yes --leak-check=full \
-            --fair-sched=try --log-file="$logs/$name.report.%p"
+        case " ${VALGRIND_TESTS:-$name} " in
+        *" $name "*) unit_program "$name" "${memcheck[@]}" --log-file="$logs/$name.report.%p" ;;
+        esac
     done
+    wrap=("${memcheck[@]}" --error-exitcode=99)
+    for f in test/fuzz_*.c; do
+        [ -e "$f" ] && plain_program "$(basename "$f" .c)" 50
+    done
+    wrap=()
 }
 
 plain_program() # name arguments...

@@ -32,7 +32,13 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
     return atomic_load(&memory_is_short) ? NULL : __real_aligned_alloc(alignment, size);
 }
 
-TestSuite(pool, .init = test_arm);
+static void prepare(void)
+{
+    test_arm();
+    pool_prepare();
+}
+
+TestSuite(pool, .init = prepare);
 
 /* ---- blocks in hand; each carries its owner's mark, so that one handed out twice shows ---- */
 

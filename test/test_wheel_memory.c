@@ -154,6 +154,32 @@ WHEEL_TEST(wheel_memory, runs_short_between_filing_and_expiry)
     oracle_close(&o);
 }
 
+static void insert_many(struct oracle *o, unsigned count, uint64_t deadline)
+{
+    while (count-- > 0)
+        oracle_insert(o, deadline);
+}
+
+/* The bound of one that was removed makes the hashed kind file the others anew, before its time. */
+WHEEL_TEST(wheel_memory, due_on_its_way_to_the_pen)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 4, 0, CROWD);
+    o.unordered = true;
+    insert_many(&o, 1, 5 * TICK);
+    insert_many(&o, BUCKET_INLINE, 13 * TICK);
+    insert_many(&o, 40, 9 * TICK);
+    insert_many(&o, 10, 13 * TICK);
+    oracle_remove(&o, o.sorted[0]);
+    memory_is_short = true;
+    o.wheel->store.free = NULL;
+    o.wheel->store.free_count = 0;
+    cr_assert_eq(oracle_advance(&o, 9 * TICK, false), 40);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
 WHEEL_TEST(wheel_memory, removal_from_the_pen)
 {
     struct oracle o;
