@@ -9,7 +9,6 @@
 #define SLAB_MOST  4096 /* 2 MB */
 #define MERGE_LIVE 7    /* a full chunk with no more left is merged ... */
 #define MERGE_INTO 40   /* ... into a neighbour with no more than these */
-#define POP_AHEAD  8
 
 struct chunk_slab {
     struct chunk_slab *next;
@@ -266,40 +265,69 @@ void bucket_remove(struct chunk_store *store, hwt_timeout *timeout)
 
 /* ---- taking out ---- */
 
-static hwt_timeout *pop_chunk(struct chunk_store *store, struct chunk *chunk)
+static void prefetch_before(const struct chunk *chunk)
 {
-    hwt_timeout *timeout = NULL;
+    const struct block *before = chunk->head.prev;
 
-    while (!timeout)
-        timeout = chunk->slot[--chunk->head.used];
-    if (chunk->head.used >= POP_AHEAD)
-        __builtin_prefetch(chunk->slot[chunk->head.used - POP_AHEAD], 1);
-    if (--chunk->head.live == 0)
-        unlink_chunk(store, chunk);
-    return timeout;
+    __builtin_prefetch(before);
+    if (is_chunk(before))
+        __builtin_prefetch(&container_of(before, const struct chunk, head)->slot[CHUNK_SLOTS - 1]);
 }
 
-static hwt_timeout *pop_inline(struct bucket *bucket)
+/* From the end of the last chunk; frees it when it is empty. */
+static unsigned take_from_chunk(struct chunk_store *store, struct chunk *chunk, hwt_timeout **out,
+                                unsigned most)
 {
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        hwt_timeout *timeout = bucket->slot[i];
-        if (timeout) {
-            bucket->slot[i] = NULL;
-            return timeout;
-        }
+    unsigned count = 0;
+
+    prefetch_before(chunk);
+    while (count < most && chunk->head.live > 0) {
+        hwt_timeout *timeout = chunk->slot[--chunk->head.used];
+        if (!timeout)
+            continue;
+        __builtin_prefetch(timeout, 1);
+        out[count++] = timeout;
+        chunk->head.live--;
     }
-    return NULL;
+    if (chunk->head.live == 0)
+        unlink_chunk(store, chunk);
+    return count;
+}
+
+static unsigned take_inline(struct bucket *bucket, hwt_timeout **out, unsigned most)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < BUCKET_INLINE && count < most; i++) {
+        if (!bucket->slot[i])
+            continue;
+        __builtin_prefetch(bucket->slot[i], 1);
+        out[count++] = bucket->slot[i];
+        bucket->slot[i] = NULL;
+    }
+    return count;
+}
+
+unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, hwt_timeout **out,
+                     unsigned most)
+{
+    unsigned count = 0;
+
+    while (count < most && has_chunks(bucket))
+        count += take_from_chunk(store, chunk_of(bucket->head.prev), out + count, most - count);
+    if (count < most)
+        count += take_inline(bucket, out + count, most - count);
+    bucket->head.live -= count;
+    return count;
 }
 
 hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store)
 {
-    hwt_timeout *timeout =
-        has_chunks(bucket) ? pop_chunk(store, chunk_of(bucket->head.prev)) : pop_inline(bucket);
+    hwt_timeout *timeout;
 
-    if (timeout) {
-        bucket->head.live--;
-        set_adrift(timeout);
-    }
+    if (bucket_take(bucket, store, &timeout, 1) == 0)
+        return NULL;
+    set_adrift(timeout);
     return timeout;
 }
 

@@ -61,7 +61,14 @@ bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout
                    uint64_t deadline);
 /* One in a bucket, out of whichever holds it. It is PLACE_ADRIFT afterwards. */
 void bucket_remove(struct chunk_store *store, hwt_timeout *timeout);
-/* Any one of them, the next ones prefetched; NULL when empty. It is PLACE_ADRIFT afterwards. */
+/*
+ * Takes out up to `most` of them, any; the number taken. Their lines are being fetched and have not
+ * been touched: `where` and `place` are stale until the caller files them or sets them adrift.
+ */
+#define BUCKET_BATCH 32
+unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, hwt_timeout **out,
+                     unsigned most);
+/* Any one of them; NULL when empty. It is PLACE_ADRIFT afterwards. */
 hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store);
 /* All of `from` to the empty bucket `to`. */
 void bucket_move(struct bucket *to, struct bucket *from);

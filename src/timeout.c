@@ -78,6 +78,7 @@ bool timeout_rearm(hwt_timeout *timeout, uint64_t deadline, bool *was_running)
 
 enum finish timeout_finish(hwt_timeout *timeout, uint64_t next, enum word_code again)
 {
+    bool alone = timeout_is_alone(timeout);
     uint64_t word = load_acquire(&timeout->word);
 
     for (;;) {
@@ -94,7 +95,7 @@ enum finish timeout_finish(hwt_timeout *timeout, uint64_t next, enum word_code a
             if (word_code(word) == WORD_RUNNING)
                 deadline = next;
         }
-        if (likely(word_change(timeout, &word, deadline, to)))
+        if (likely(word_change_by_keeper(timeout, &word, deadline, to, alone)))
             return finish;
     }
 }
@@ -102,7 +103,7 @@ enum finish timeout_finish(hwt_timeout *timeout, uint64_t next, enum word_code a
 void timeout_run_over(hwt_timeout *timeout)
 {
     /* Without a handle nobody can wait; a handle cannot appear out of nothing. */
-    if (load_acquire(&timeout->refs) == 1) {
+    if (timeout_is_alone(timeout)) {
         store_relaxed(&timeout->run, RUN_NONE);
         return;
     }

@@ -157,6 +157,25 @@ static inline bool word_change(hwt_timeout *timeout, uint64_t *word, uint64_t de
     return cas_acq_rel(&timeout->word, word, word_make(deadline, code));
 }
 
+/*
+ * No handle to it is left, and none can appear but inside its task: then whoever keeps the runtime's
+ * share needs no read-modify-write. Acquire shows what was done with the handles before.
+ */
+static inline bool timeout_is_alone(const hwt_timeout *timeout)
+{
+    return load_acquire(&timeout->refs) == 1;
+}
+
+/* word_change, by whoever keeps the runtime's share. */
+static inline bool word_change_by_keeper(hwt_timeout *timeout, uint64_t *word, uint64_t deadline,
+                                         enum word_code code, bool alone)
+{
+    if (!alone)
+        return word_change(timeout, word, deadline, code);
+    store_relaxed(&timeout->word, word_make(deadline, code));
+    return true;
+}
+
 /* ---- cancel: any thread with a reference ---- */
 enum cancel_win {
     CANCEL_LOST,    /* ended already, or running for the last time */
@@ -222,6 +241,7 @@ enum claim {
 };
 static inline enum claim timeout_claim(hwt_timeout *timeout, uint64_t now, enum word_code code)
 {
+    bool alone = timeout_is_alone(timeout);
     uint64_t word = load_acquire(&timeout->word);
 
     for (;;) {
@@ -229,7 +249,7 @@ static inline enum claim timeout_claim(hwt_timeout *timeout, uint64_t now, enum 
             return CLAIM_LEFT;
         if (unlikely(word_deadline(word) > now))
             return CLAIM_LATER;
-        if (likely(word_change(timeout, &word, word_deadline(word), code)))
+        if (likely(word_change_by_keeper(timeout, &word, word_deadline(word), code, alone)))
             return CLAIM_WON;
     }
 }

@@ -44,7 +44,7 @@ struct worker {
     struct wheel *wheel;
     struct bucket due;        /* of a tick that has come */
     struct bucket dispatched; /* with the executor */
-    hwt_timeout *hand[HAND];  /* taken out of `due` */
+    hwt_timeout *hand[HAND];  /* taken out of `due`: no notice is received before they are done */
     unsigned hand_next, hand_count;
     uint64_t adrift;     /* met, held by nothing: as many notices or nudges are on their way */
     uint64_t pass_limit; /* during a pass: what is filed with a deadline up to here waits for the

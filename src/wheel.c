@@ -113,16 +113,25 @@ hwt_timeout *wheel_bucket_pop(struct wheel *wheel, struct bucket *bucket)
     return bucket_pop(bucket, &wheel->store);
 }
 
+unsigned wheel_bucket_take(struct wheel *wheel, struct bucket *bucket, hwt_timeout **out,
+                           unsigned most)
+{
+    return bucket_take(bucket, &wheel->store, out, most);
+}
+
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t now, struct bucket *due)
 {
-    hwt_timeout *timeout;
+    hwt_timeout *batch[BUCKET_BATCH];
+    unsigned count;
 
-    while ((timeout = bucket_pop(from, &wheel->store)) != NULL) {
-        uint64_t deadline = deadline_of(timeout);
-        if (deadline <= now)
-            wheel_bucket_insert(wheel, due, timeout);
-        else
-            wheel_insert(wheel, timeout, deadline);
+    while ((count = bucket_take(from, &wheel->store, batch, BUCKET_BATCH)) > 0) {
+        for (unsigned i = 0; i < count; i++) {
+            uint64_t deadline = deadline_of(batch[i]);
+            if (deadline <= now)
+                wheel_bucket_insert(wheel, due, batch[i]);
+            else
+                wheel_insert(wheel, batch[i], deadline);
+        }
     }
 }
 

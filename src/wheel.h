@@ -59,6 +59,8 @@ void wheel_remove(struct wheel *wheel, hwt_timeout *timeout);
 /* Also for a bucket beside the wheel; false: no memory for a chunk. */
 bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout);
 hwt_timeout *wheel_bucket_pop(struct wheel *wheel, struct bucket *bucket);
+unsigned wheel_bucket_take(struct wheel *wheel, struct bucket *bucket, hwt_timeout **out,
+                           unsigned most); /* as bucket_take */
 
 /*
  * Moves what is due at `now` to `due`, one tick's worth per call and in order of ticks; false:

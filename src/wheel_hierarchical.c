@@ -113,15 +113,18 @@ static bool insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
 static void come_down(struct hierarchical *w, unsigned level, uint64_t slot, size_t most)
 {
     struct bucket *bucket = bucket_at(w, level, slot);
-    hwt_timeout *timeout;
+    hwt_timeout *batch[BUCKET_BATCH];
 
-    while (most-- > 0) {
-        timeout = bucket_pop(bucket, &w->wheel.store);
-        if (!timeout) {
+    while (most > 0) {
+        unsigned wanted = most < BUCKET_BATCH ? (unsigned)most : BUCKET_BATCH;
+        unsigned count = bucket_take(bucket, &w->wheel.store, batch, wanted);
+        for (unsigned i = 0; i < count; i++)
+            wheel_insert(&w->wheel, batch[i], word_deadline(load_relaxed(&batch[i]->word)));
+        if (count < wanted) {
             mark_empty(w, level, slot);
             return;
         }
-        wheel_insert(&w->wheel, timeout, word_deadline(load_relaxed(&timeout->word)));
+        most -= count;
     }
 }
 

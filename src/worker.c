@@ -175,14 +175,10 @@ static bool must_leave(const hwt_timer *timer)
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
 }
 
-static void fill_hand(hwt_timer *timer)
+static void fill_hand(struct worker *w)
 {
-    struct worker *w = &timer->worker;
-    hwt_timeout *timeout;
-
-    w->hand_next = w->hand_count = 0;
-    while (w->hand_count < HAND && (timeout = wheel_bucket_pop(w->wheel, &w->due)) != NULL)
-        w->hand[w->hand_count++] = timeout;
+    w->hand_next = 0;
+    w->hand_count = wheel_bucket_take(w->wheel, &w->due, w->hand, HAND);
 }
 
 /* Stopped: what was not run is where stop looks for it, and where a notice may take it from. */
@@ -194,7 +190,7 @@ static void put_back_hand(hwt_timer *timer)
         wheel_bucket_insert(w->wheel, &w->due, w->hand[w->hand_next++]);
 }
 
-/* The timeout's line has come by now: fetch what its task will be called with. */
+/* Its line has been on its way since the hand was filled: fetch what its task is called with. */
 static void prefetch_argument(const struct worker *w)
 {
     if (w->hand_next + PREFETCH_AHEAD < w->hand_count)
@@ -206,7 +202,7 @@ static int run_hand(hwt_timer *timer, struct run_frame *frame)
     struct worker *w = &timer->worker;
     int ran = 0;
 
-    fill_hand(timer);
+    fill_hand(w);
     w->now = timer_now(timer);
     w->coarse = clock_coarse();
     while (w->hand_next < w->hand_count && !must_leave(timer)) {
