@@ -93,7 +93,7 @@ endif
 
 # Only headers of Concurrency Kit are used. Its pkg-config file claims to be on the build machine's
 # architecture, which would drop the barriers on another one.
-CK_CFLAGS := $(filter-out -D__%,$(call package,ck,--cflags))
+CK_CFLAGS := $(patsubst -I%,-isystem %,$(filter-out -D__% -I/usr/include,$(call package,ck,--cflags)))
 
 WARNINGS := -Wall -Wextra -Wshadow -Wundef -Wconversion $(WERROR)
 INCLUDES := -Iinclude -Isrc $(CK_CFLAGS)
