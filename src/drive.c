@@ -58,7 +58,7 @@ static uint64_t look_ahead(hwt_timer *timer)
 {
     uint64_t earliest;
 
-    worker_collect(timer, 0, true);
+    worker_collect(timer, DEADLINE_NEVER);
     earliest = wheel_earliest(timer->worker.wheel, true);
     store_relaxed(&timer->worker.next_deadline, earliest);
     arm(timer);

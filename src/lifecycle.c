@@ -234,7 +234,7 @@ static void reclaim_all(hwt_timer *timer)
 
     w->reclaiming = true;
     for (;;) {
-        bool quiet = worker_collect(timer, 0, true);
+        bool quiet = worker_collect(timer, DEADLINE_NEVER);
         reclaim_met(timer);
         if (quiet && w->adrift == 0 && load_seq(&timer->guests) == 0)
             break;

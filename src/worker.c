@@ -144,14 +144,14 @@ static void collect_spill(hwt_timer *timer, struct lane *lane)
     }
 }
 
-static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t now, bool everything)
+static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 {
     bool quiet = true;
 
     collect_notices(timer, lane);
     if (unlikely(timer->worker.reclaiming))
         quiet = lane_sweep_all(lane, meet, timer);
-    else if (everything || load_seq(&lane->earliest) <= now)
+    else if (load_seq(&lane->earliest) <= horizon)
         lane_sweep(lane, meet, timer);
     else if (load_relaxed(&lane->crowded))
         lane_sweep_older(lane, meet, timer);
@@ -159,12 +159,12 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t now, bool
     return quiet;
 }
 
-bool worker_collect(hwt_timer *timer, uint64_t now, bool everything)
+bool worker_collect(hwt_timer *timer, uint64_t horizon)
 {
     bool quiet = true;
 
     for (unsigned i = 0; i < timer->lanes.count; i++)
-        quiet = collect_lane(timer, &timer->lanes.lane[i], now, everything) && quiet;
+        quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
     return quiet;
 }
 
@@ -204,7 +204,8 @@ static int run_hand(hwt_timer *timer, struct run_frame *frame)
 
     fill_hand(w);
     w->now = timer_now(timer);
-    w->coarse = clock_coarse();
+    if (!timer->clock.now)
+        w->coarse = clock_coarse();
     while (w->hand_next < w->hand_count && !must_leave(timer)) {
         prefetch_argument(w);
         ran += run_due(timer, w->hand[w->hand_next++], frame);
@@ -221,14 +222,14 @@ int worker_pass(hwt_timer *timer, bool exact)
     int ran = 0;
 
     run_frames = &frame;
-    worker_collect(timer, now, false);
+    worker_collect(timer, now);
     wheel_take_overdue(w->wheel, w->passed, &w->due);
     w->pass_limit = now;
     while (!bucket_is_empty(&w->due) || wheel_expire(w->wheel, now, exact, &w->due)) {
         ran += run_hand(timer, &frame);
         if (must_leave(timer))
             break;
-        worker_collect(timer, w->now, false); /* a flood of expiries delays nobody else */
+        worker_collect(timer, w->now); /* a flood of expiries delays nobody else */
     }
     w->pass_limit = 0;
     w->passed = now;
