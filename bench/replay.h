@@ -34,7 +34,9 @@ enum { REPLAY_OK = 0, REPLAY_MISMATCH = 1, REPLAY_TROUBLE = 2 };
 struct input;
 
 struct input *input_open(const char *path);
-/* The next line without its newline; NULL at the end. Trouble is told on stderr and sets *failed. */
+/*
+ * The next line without its newline; NULL at the end. Trouble is told on stderr and sets *failed.
+ */
 const char *input_line(struct input *input, bool *failed);
 uint64_t input_line_number(const struct input *input);
 void input_close(struct input *input);

@@ -64,7 +64,8 @@ function widen(i) {
     seen_any = 1
 }
 # A table of the figures numbered in pick[1..picked]: rows by row(i), columns by column(i).
-function table(heading, plain,    i, r, c, n_rows, n_columns, rows, columns, row_at, column_at, of, s) {
+function table(heading, plain,    i, r, c, n_rows, n_columns, rows, columns, row_at, column_at,
+               of, s) {
     for (i = 1; i <= picked; i++) {
         r = row_of[pick[i]]
         c = column_of[pick[i]]
@@ -154,7 +155,8 @@ function figures(name, layout,    i, skipped) {
     for (i = 1; i <= skips; i++)
         if (skip_bench[i] == name)
             print skip_who[i] " was skipped: " skip_why[i] ".\n"
-    printf "Medians of up to %d runs, range in brackets%s. %d CPUs; a cache line crosses in %s to %s ns, " \
+    printf "Medians of up to %d runs, range in brackets%s. " \
+           "%d CPUs; a cache line crosses in %s to %s ns, " \
            "a clock read takes %s to %s ns, others kept %s to %s CPUs busy.\n\n", most_runs,
            any_quick ? ", short ones (--quick)" : "", all_cpus, pretty(line_lo), pretty(line_hi),
            pretty(clock_lo), pretty(clock_hi), pretty(load_lo), pretty(load_hi)

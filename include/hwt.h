@@ -310,8 +310,8 @@ int hwt_timer_advance(hwt_timer *timer);
 
 /*
  * When hwt_timer_advance next has something to run, in nanoseconds on the timer's clock;
- * UINT64_MAX: nothing pending. Exact for a timer that the caller drives; while another thread is in advance,
- * and for a worker-driven timer, a lower bound. Any thread.
+ * UINT64_MAX: nothing pending. Exact for a timer that the caller drives; while another thread is
+ * in advance, and for a worker-driven timer, a lower bound. Any thread.
  */
 uint64_t hwt_timer_next_deadline(hwt_timer *timer);
 

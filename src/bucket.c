@@ -79,13 +79,12 @@ static struct chunk *chunk_take(struct chunk_store *store)
 {
     struct block *first;
 
-    if (unlikely(!store->free)) {
-        if (!store_grow(store, store->next_slab))
-            return NULL;
-        if (store->next_slab < SLAB_MOST)
-            store->next_slab *= 2;
-    }
+    if (unlikely(!store->free) && store_grow(store, store->next_slab) &&
+        store->next_slab < SLAB_MOST)
+        store->next_slab *= 2;
     first = store->free;
+    if (unlikely(!first))
+        return NULL;
     store->free = first->next;
     store->free_count--;
     return container_of(first, struct chunk, head);

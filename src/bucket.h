@@ -7,8 +7,8 @@
  *
  * A timeout's `where` points at the slot that holds it, for its removal; if that slot lies in a
  * chunk (512 bytes, aligned), the chunk is found by masking the address. Removal leaves a hole; an
- * empty chunk is freed, and one that is mostly holes is merged into its neighbour, so that holes stay in
- * proportion to what is live.
+ * empty chunk is freed, and one that is mostly holes is merged into its neighbour, so that holes
+ * stay in proportion to what is live.
  *
  * Worker only, all of it.
  */

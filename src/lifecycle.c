@@ -136,7 +136,7 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
         return result;
     }
     store_release(&created->generation, load_relaxed(&fork_generation));
-    if (registry_enter(created->log != NULL))
+    if (registry_enter(created->log != NULL) && created->log)
         created->log(created->log_arg, "hwt: more than 64 timers are alive; one serves a process");
     *timer = created;
     return 0;

@@ -15,7 +15,7 @@
 #define RESERVE_THREADS 64 /* a reserve allows for this many threads with a full magazine */
 
 /*
- * A batch is a chain of free blocks by `link.next`; its first block holds the length in `origin`,
+ * A batch is a chain of free blocks by `link.next`; its first block holds their number,
  * and in `word` the next batch of the depot: `word` is atomic wherever it is used, so that a
  * late-comer may read it from a block that is no longer free. The depot's head packs the block's
  * address with a tag that counts its changes, against ABA.
@@ -77,9 +77,7 @@ static void depot_push(unsigned shard, hwt_timeout *batch, uint32_t count)
     _Atomic uint64_t *head = &depots[shard & (shards() - 1)].head;
     uint64_t seen = load_relaxed(head);
 
-    unpoison(batch);
-    batch->origin = count;
-    poison(batch);
+    batch->batch_length = count;
     do { /* release: the batch is complete before it can be popped */
         store_relaxed(&batch->word, (uint64_t)(uintptr_t)head_block(seen));
     } while (!cas_acq_rel(head, &seen, head_make(batch, seen)));
@@ -97,16 +95,6 @@ static hwt_timeout *depot_pop(unsigned shard)
             return batch;
     }
     return NULL;
-}
-
-static uint32_t batch_length(hwt_timeout *batch)
-{
-    uint32_t length;
-
-    unpoison(batch);
-    length = batch->origin;
-    poison(batch);
-    return length;
 }
 
 /* ---- slabs ---- */
@@ -247,7 +235,7 @@ bool pool_refill(void)
     for (unsigned i = 0; i < count && !batch; i++)
         batch = depot_pop((mine + i) & (count - 1));
     if (batch)
-        length = batch_length(batch);
+        length = batch->batch_length;
     if (!batch && slab)
         batch = slab_carve(slab, &length);
     if (!batch)
@@ -347,7 +335,7 @@ static hwt_timeout *drain_depots(size_t *total)
     for (unsigned shard = 0; shard < count; shard++) {
         while ((batch = depot_pop(shard)) != NULL) {
             store_relaxed(&batch->word, (uint64_t)(uintptr_t)all);
-            *total += batch_length(batch);
+            *total += batch->batch_length;
             all = batch;
         }
     }

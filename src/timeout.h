@@ -114,6 +114,7 @@ struct hwt_timeout {
         ck_stack_entry_t spill;     /* while PLACE_UNMET: the producer, then the worker */
         struct hwt_timeout **where; /* PLACE_INLINE, PLACE_CHUNK: the worker */
         struct hwt_timeout *fellow; /* PLACE_PEN: the worker */
+        uint32_t batch_length;      /* in a depot of the pool */
     };
     /* the one link a timeout is queued by: a notice or a nudge; the list of a stop; free blocks */
     ck_stack_entry_t link;
@@ -158,8 +159,8 @@ static inline bool word_change(hwt_timeout *timeout, uint64_t *word, uint64_t de
 }
 
 /*
- * No handle to it is left, and none can appear but inside its task: then whoever keeps the runtime's
- * share needs no read-modify-write. Acquire shows what was done with the handles before.
+ * No handle to it is left, and none can appear but inside its task: then whoever keeps the
+ * runtime's share needs no read-modify-write. Acquire shows what was done with the handles before.
  */
 static inline bool timeout_is_alone(const hwt_timeout *timeout)
 {

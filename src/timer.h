@@ -146,8 +146,8 @@ void *worker_main(void *timer);
 /* One pass: takes in what was submitted, runs what is due. The number of tasks run. */
 int worker_pass(hwt_timer *timer, bool exact);
 /*
- * Takes in all notices and spills, and the lanes with deadlines up to `horizon`. For stop: false, if
- * a producer was on its way to a spill.
+ * Takes in all notices and spills, and the lanes with deadlines up to `horizon`. For stop: false,
+ * if a producer was on its way to a spill.
  */
 bool worker_collect(hwt_timer *timer, uint64_t horizon);
 /*

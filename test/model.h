@@ -116,8 +116,14 @@ static inline void model_corner(unsigned corner)
 struct model_report : std::streambuf {
     char text[1 << 18];
 
-    model_report() { setp(text, text + sizeof text); }
-    void print() { fwrite(text, 1, (size_t)(pptr() - text), stdout); }
+    model_report()
+    {
+        setp(text, text + sizeof text);
+    }
+    void print()
+    {
+        fwrite(text, 1, (size_t)(pptr() - text), stdout);
+    }
 };
 
 template <typename Model>
@@ -134,8 +140,7 @@ static bool explore(unsigned long iterations, rl::test_params &params, model_rep
 }
 
 /* The true model: no failure in so many interleavings. */
-template <typename Model>
-static bool model_holds(const char *what, unsigned long iterations)
+template <typename Model> static bool model_holds(const char *what, unsigned long iterations)
 {
     static model_report report;
     rl::test_params params;
@@ -146,8 +151,8 @@ static bool model_holds(const char *what, unsigned long iterations)
         return true;
     }
     report.print();
-    printf("  FAILS   %s: %s in interleaving %lu\n", what,
-           rl::test_result_str(params.test_result), (unsigned long)params.stop_iteration);
+    printf("  FAILS   %s: %s in interleaving %lu\n", what, rl::test_result_str(params.test_result),
+           (unsigned long)params.stop_iteration);
     return false;
 }
 

@@ -73,9 +73,18 @@ enum corner {
     CORNERS,
 };
 
-static unsigned word_make(unsigned deadline, unsigned code) { return deadline << 3 | code; }
-static unsigned word_deadline(unsigned word) { return word >> 3; }
-static unsigned word_code(unsigned word) { return word & 7; }
+static unsigned word_make(unsigned deadline, unsigned code)
+{
+    return deadline << 3 | code;
+}
+static unsigned word_deadline(unsigned word)
+{
+    return word >> 3;
+}
+static unsigned word_code(unsigned word)
+{
+    return word & 7;
+}
 
 struct model_timeout {
     rl::atomic<unsigned> word, refs, run, withdrawn;
@@ -98,8 +107,14 @@ struct model_timeout {
         ended = freed = running = 0;
     }
 
-    void touch() { RL_ASSERT(life($) == 1); }
-    void end() { RL_ASSERT(++ended == 1); }
+    void touch()
+    {
+        RL_ASSERT(life($) == 1);
+    }
+    void end()
+    {
+        RL_ASSERT(++ended == 1);
+    }
 
     bool change(unsigned &seen, unsigned deadline, unsigned code)
     {

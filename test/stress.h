@@ -25,7 +25,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sanitizers slow everything down and hold memory back: bounds on speed and memory are not theirs. */
+/*
+ * Sanitizers slow everything down and hold memory back: bounds on speed and memory are not
+ * theirs.
+ */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STRESS_SANITIZED 1
 #elif defined(__has_feature)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * G12: the process forks again and again while other threads schedule and cancel, from outside and
- * from inside a task. In the child the parent's timer is dead and says so, a timer of its own works,
- * and nothing hangs; the parent's ledger balances at the end.
+ * from inside a task. In the child the parent's timer is dead and says so, a timer of its own
+ * works, and nothing hangs; the parent's ledger balances at the end.
  */
 #include "stress.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * G6: with one timeout pending an hour away, millions are cancelled: withdrawn at once, or after the
+ * G6: with one timeout pending an hour away, millions are cancelled: withdrawn at once, or after
+ * the
  * worker took them in (an earlier timeout expires in between), in random order, by the thread that
  * made them or by another. Memory stays bounded; the argument is how many per kind and wheel.
  */

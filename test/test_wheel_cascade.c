@@ -140,7 +140,10 @@ Test(wheel_cascade, many_levels_tick_by_tick)
     load_close(&l);
 }
 
-/* Nothing is due before, so no tick gives occasion to bring anything down: calls ahead of time do. */
+/*
+ * Nothing is due before, so no tick gives occasion to bring anything down: calls ahead of time
+ * do.
+ */
 Test(wheel_cascade, after_a_gap)
 {
     struct load l;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a timeout has beside its word: references (G9), and the end of a run that others wait for. */
+/*
+ * What a timeout has beside its word: references (G9), and the end of a run that others wait for.
+ */
 #include <criterion/criterion.h>
 
 #include "support.h"

@@ -104,7 +104,10 @@ static inline void oracle_unlist(struct oracle *o, const hwt_timeout *timeout)
 
 /* ---- what the wheel is told ---- */
 
-/* `refs` says that the deadline was moved since the wheel was told: the wheel does not look at it. */
+/*
+ * `refs` says that the deadline was moved since the wheel was told: the wheel does not look at
+ * it.
+ */
 static inline bool oracle_was_moved(const hwt_timeout *timeout)
 {
     return load_relaxed(&timeout->refs) != 0;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What one would write oneself: a binary heap under a mutex, and a thread that waits for its top. */
+/*
+ * What one would write oneself: a binary heap under a mutex, and a thread that waits for its top.
+ */
 #include <pthread.h>
 #include <stdlib.h>
 
