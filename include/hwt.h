@@ -32,6 +32,10 @@
  *   hwt_timeout_unref needs a reference that nobody else drops; everything else on one handle may
  *   be called by several threads at once. An hwt_unprocessed list belongs to one thread at a time.
  *
+ * A handle is dead once the reference it stands for was dropped. Using a dead one is a mistake that
+ * a release build does not look for: it may act on another timeout. A debug build (make debug) ends
+ * the process with a message; AddressSanitizer and valgrind report it (make asan).
+ *
  * The guarantees G1 to G14 that comments speak of are listed in docs/guarantees.md.
  */
 #ifndef HWT_H

@@ -81,7 +81,10 @@ HOT bool cancel(hwt_timeout *timeout)
 
 bool hwt_timeout_cancel(hwt_timeout *timeout)
 {
-    if (unlikely(!timeout) || unlikely(!timer_is_ours(timeout->timer)))
+    if (unlikely(!timeout))
+        return false;
+    poison_check_alive(timeout);
+    if (unlikely(!timer_is_ours(timeout->timer)))
         return false;
     return cancel(timeout);
 }
@@ -92,6 +95,7 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
 
     if (!timeout)
         return -EINVAL;
+    poison_check_alive(timeout);
     if (!timer_is_ours(timeout->timer))
         return -ECHILD;
     if (run_frame_of(timeout))
@@ -115,7 +119,10 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
     uint64_t deadline = deadline_clamp(deadline_ns);
     const struct run_frame *frame;
 
-    if (unlikely(!timeout) || unlikely(!timer_is_ours(timeout->timer)))
+    if (unlikely(!timeout))
+        return false;
+    poison_check_alive(timeout);
+    if (unlikely(!timer_is_ours(timeout->timer)))
         return false;
     if (unlikely(run_frames) && (frame = run_frame_of(timeout)) != NULL)
         return run_rearm(frame, timeout, deadline);
@@ -196,26 +203,11 @@ uint64_t hwt_timeout_deadline(const hwt_timeout *timeout)
 
 /* ---- references ---- */
 
-#ifdef HWT_DEBUG
-static void check_alive(const hwt_timeout *timeout)
-{
-    uint32_t refs = load_relaxed(&timeout->refs);
-
-    if (refs == 0 || refs > UINT32_MAX / 2)
-        base_fail("a handle was used after its last reference was dropped", __FILE__, __LINE__);
-}
-#else
-static void check_alive(const hwt_timeout *timeout)
-{
-    (void)timeout;
-}
-#endif
-
 hwt_timeout *hwt_timeout_ref(hwt_timeout *timeout)
 {
     if (!timeout)
         return NULL;
-    check_alive(timeout);
+    poison_check_alive(timeout);
     add_relaxed(&timeout->refs, 1);
     return timeout;
 }
@@ -224,11 +216,7 @@ void hwt_timeout_unref(hwt_timeout *timeout)
 {
     if (unlikely(!timeout))
         return;
-    check_alive(timeout);
-    if (timeout_drop(timeout)) {
-#ifdef HWT_DEBUG
-        store_relaxed(&timeout->refs, 0);
-#endif
+    poison_check_alive(timeout);
+    if (timeout_drop(timeout))
         timeout_free(timeout);
-    }
 }

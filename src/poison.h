@@ -50,4 +50,24 @@ static inline void unpoison(hwt_timeout *block)
 }
 #endif
 
+/* From here on a handle to it is dead. */
+static inline void poison_given_back(hwt_timeout *block)
+{
+#ifdef HWT_DEBUG
+    store_relaxed(&block->refs, 0);
+#endif
+    poison(block);
+}
+
+/* Debug builds: the caller's handle has a reference. */
+static inline void poison_check_alive(const hwt_timeout *timeout)
+{
+#ifdef HWT_DEBUG
+    if (load_relaxed(&timeout->refs) == 0)
+        base_fail("a handle was used after its last reference was dropped", __FILE__, __LINE__);
+#else
+    (void)timeout;
+#endif
+}
+
 #endif

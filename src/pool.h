@@ -54,7 +54,7 @@ static inline void pool_give(hwt_timeout *block)
     pool_magazine.head = &block->link;
     pool_magazine.count++;
     pool_magazine.room--;
-    poison(block);
+    poison_given_back(block);
 }
 
 /* One owner at a time (a worker): collects free blocks for one depot. */
