@@ -51,12 +51,13 @@ static inline void unpoison(hwt_timeout *block)
 #endif
 
 /* From here on a handle to it is dead. */
-static inline void poison_given_back(hwt_timeout *block)
+static inline void poison_mark_dead(hwt_timeout *block)
 {
 #ifdef HWT_DEBUG
     store_relaxed(&block->refs, 0);
+#else
+    (void)block;
 #endif
-    poison(block);
 }
 
 /* Debug builds: the caller's handle has a reference. */

@@ -270,7 +270,7 @@ void pool_make_room(void)
 void pool_return_add(struct pool_return *batch, unsigned shard, hwt_timeout *block)
 {
     block->link.next = batch->head ? &batch->head->link : NULL;
-    poison_given_back(block);
+    poison(block);
     batch->head = block;
     if (++batch->count == POOL_BATCH)
         pool_return_flush(batch, shard);

@@ -54,7 +54,8 @@ static inline void pool_give(hwt_timeout *block)
     pool_magazine.head = &block->link;
     pool_magazine.count++;
     pool_magazine.room--;
-    poison_given_back(block);
+    poison_mark_dead(block);
+    poison(block);
 }
 
 /* One owner at a time (a worker): collects free blocks for one depot. */

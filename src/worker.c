@@ -67,10 +67,12 @@ void worker_bury(hwt_timer *timer, hwt_timeout *timeout)
 
     if (!timeout_drop(timeout))
         return;
-    if (unlikely(timeout->kind & KIND_EXTENDED) || shard >= timer->lanes.count)
+    if (unlikely(timeout->kind & KIND_EXTENDED) || shard >= timer->lanes.count) {
         timeout_free(timeout);
-    else /* back to where it came from */
+    } else { /* back to where it came from */
+        poison_mark_dead(timeout);
         pool_return_add(&timer->worker.returns[shard], shard, timeout);
+    }
 }
 
 void worker_flush_returns(hwt_timer *timer)
