@@ -75,6 +75,7 @@ int config_apply(hwt_timer *timer, const hwt_config *config, uint32_t *slots)
     timer->tick_ns = tick_ns;
     timer->max_pending = config->max_pending;
     timer->slow_task_ns = config->slow_task_ns;
+    timer->reserved = config->reserve;
     timer->drive = config->drive;
     timer->execute = config->execute;
     timer->executor = config->executor;

@@ -338,8 +338,19 @@ static int destroy_inherited(hwt_timer *timer)
     return 0;
 }
 
+/* Did it carry so much that giving memory back to the system is worth a look at all of it? */
+static bool was_large(const hwt_timer *timer)
+{
+    uint64_t carried = timer->reserved;
+
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        carried += lane_count(&timer->lanes.lane[i]).scheduled;
+    return carried > POOL_TRIM_ABOVE;
+}
+
 int hwt_timer_destroy(hwt_timer *timer)
 {
+    bool large;
     int result;
 
     if (!timer)
@@ -352,9 +363,11 @@ int hwt_timer_destroy(hwt_timer *timer)
     pthread_mutex_destroy(&timer->mutex);
     pthread_mutex_destroy(&timer->driving);
     pthread_cond_destroy(&timer->stopped);
+    large = was_large(timer);
     destroy_parts(timer);
     registry_leave();
     registry_give(timer);
-    pool_trim();
+    if (large)
+        pool_trim();
     return 0;
 }

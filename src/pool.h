@@ -68,7 +68,11 @@ void pool_return_flush(struct pool_return *batch, unsigned shard);
 
 /* Sees to it that `count` blocks can be taken without malloc. 0 or -ENOMEM. */
 int pool_reserve(size_t count);
-/* Gives the pages of slabs without a block in use back to the system. */
+/*
+ * Gives the pages of slabs without a block in use back to the system. It looks at every free block:
+ * for when more than POOL_TRIM_ABOVE may have become free.
+ */
+#define POOL_TRIM_ABOVE 16384
 void pool_trim(void);
 
 /* Around a fork: before, in the parent, in the child. */

@@ -68,6 +68,7 @@ struct hwt_timer {
     uint64_t tick_ns;
     uint64_t max_pending;
     uint64_t slow_task_ns;
+    size_t reserved;
     hwt_drive drive;
     int (*execute)(void *executor, void (*run)(void *job), void *job);
     void *executor;
