@@ -96,7 +96,7 @@ static double clock_cost(void)
 
     for (int i = 0; i < READS; i++)
         last = clock_ns();
-    return (double)(last - start) / READS;
+    return (double)(last - start) / (double)READS;
 }
 
 /* ---- a cache line going back and forth between two CPUs ---- */

@@ -18,7 +18,10 @@
 
 unsigned platform_cpu_count(void)
 {
+    int saved = errno; /* without /sys the C library tries this and that */
     long count = sysconf(_SC_NPROCESSORS_CONF);
+
+    errno = saved;
     return count > 0 ? (unsigned)count : 1;
 }
 

@@ -11,13 +11,13 @@
 enum { PRODUCERS = 2, WINDOW = 64, CHILD_TIMEOUTS = 50 };
 
 /*
- * TSan's own runtime does not survive such a fork: a lock of its allocator may have been held by
- * another thread. There the child only asks what needs no memory, and may hang in TSan itself.
+ * The sanitizers' own runtimes do not survive such a fork: a lock of their allocator may have been
+ * held by another thread. There the child only asks what needs no memory, and may hang in them.
  */
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define CHILD_IS_FRAIL 1
 #elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
 #define CHILD_IS_FRAIL 1
 #endif
 #endif
