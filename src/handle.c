@@ -8,8 +8,6 @@
 
 #include "timer.h"
 
-#define NOTICES_PER_WAKE 4096u /* the bound on what lies cancelled but not yet buried (G6) */
-
 void timeout_free(hwt_timeout *timeout)
 {
     struct timeout_extra *extra = timeout_extra(timeout);
@@ -25,11 +23,9 @@ void timeout_free(hwt_timeout *timeout)
 static __attribute__((noinline)) void notify_cancelled(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct lane *lane = lanes_here(&timer->lanes);
-    uint64_t sent = add_relaxed(&lane->notices_sent, 1) + 1;
 
     add_release(&lane->cancelled, 1);
-    lane_notify(lane, timeout);
-    if (sent % NOTICES_PER_WAKE == 0)
+    if (lane_notify(lane, timeout))
         park_wake(&timer->park);
 }
 
@@ -109,7 +105,8 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
 
 static void nudge(hwt_timer *timer, hwt_timeout *timeout)
 {
-    lane_notify(lanes_here(&timer->lanes), timeout);
+    if (lane_notify(lanes_here(&timer->lanes), timeout))
+        park_wake(&timer->park);
     /* Another one may have moved it still earlier meanwhile, and relies on this nudge. */
     park_wake_for(&timer->park, word_deadline(load_seq(&timeout->word)));
 }

@@ -13,6 +13,9 @@
 #define SWEEP_AHEAD   16 /* the sweep's prefetch of timeouts */
 #define COUNT_TRIES   1000
 
+/* The bound on what is over but lies there until the worker wakes up and buries it (G6). */
+#define NOTICES_PER_WAKE 4096u
+
 /* ---- creation ---- */
 
 int lanes_create(struct lanes *lanes, unsigned cpus)
@@ -214,10 +217,13 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bo
     return publish(lane, origin_of(index, position), filled, deadline);
 }
 
-void lane_notify(struct lane *lane, hwt_timeout *timeout)
+bool lane_notify(struct lane *lane, hwt_timeout *timeout)
 {
+    uint64_t sent = add_relaxed(&lane->notices_sent, 1) + 1; /* after the push it may be gone */
+
     ck_stack_push_upmc(&lane->notices, &timeout->link);
     ck_pr_fence_atomic_load(); /* queued before the comparison with the wake-up (C4) */
+    return sent % NOTICES_PER_WAKE == 0;
 }
 
 /* ---- the worker's side ---- */

@@ -139,8 +139,11 @@ static inline bool lane_withdraw(const struct lanes *lanes, const hwt_timeout *t
     return slot_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
 }
 
-/* Queues the one notice or nudge. The caller then compares with the planned wake-up. */
-void lane_notify(struct lane *lane, hwt_timeout *timeout);
+/*
+ * Queues the one notice or nudge. True: so many have been queued that the caller shall wake the
+ * worker; otherwise it compares the deadline, if there is one, with the planned wake-up.
+ */
+bool lane_notify(struct lane *lane, hwt_timeout *timeout);
 
 /* ---- the worker ---- */
 

@@ -194,9 +194,11 @@ bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t dea
 static void report(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct park *park = &timer->park;
+    bool wake = lane_notify(lanes_here(&timer->lanes), timeout);
 
-    lane_notify(lanes_here(&timer->lanes), timeout);
     /* From here on the timer may be gone, but for its shell. The job's share keeps the timeout. */
+    if (wake)
+        park_wake(park);
     if (word_code(load_seq(&timeout->word)) == WORD_NUDGED)
         park_wake_for(park, word_deadline(load_seq(&timeout->word)));
 }

@@ -345,3 +345,58 @@ WHEEL_TEST(executor, stop_waits_for_a_run_on_the_pool)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
     pool_close(&shared_pool);
 }
+
+/* ---- what has run elsewhere does not lie about until the next deadline ---- */
+
+enum { MANY = 5 * 4096 };
+
+typedef struct heap_of_jobs {
+    void (*run[MANY])(void *);
+    void *job[MANY];
+    atomic_uint count;
+} heap_of_jobs;
+
+static int put_on_heap(void *executor, void (*run)(void *), void *one)
+{
+    heap_of_jobs *heap = executor;
+    unsigned count = atomic_load(&heap->count);
+
+    heap->run[count] = run;
+    heap->job[count] = one;
+    atomic_store(&heap->count, count + 1);
+    return 0;
+}
+
+static void do_nothing(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+/* G6: the worker sleeps towards an hour away, but not with any number of them to bury. */
+Test(executor, finished_runs_are_buried_while_nothing_is_due)
+{
+    static heap_of_jobs heap;
+    hwt_config config;
+    hwt_timer *timer;
+    uint64_t before;
+
+    hwt_config_init(&config);
+    config.execute = put_on_heap;
+    config.executor = &heap;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    cr_assert_eq(hwt_new_timeout(timer, do_nothing, NULL, HWT_SEC(3600), NULL), 0);
+    for (unsigned i = 0; i < MANY; i++)
+        cr_assert_eq(hwt_new_timeout(timer, do_nothing, NULL, 0, NULL), 0);
+    for (unsigned i = 0; i < 5000 && atomic_load(&heap.count) < MANY; i++)
+        sleep_ms(2);
+    cr_assert_eq(atomic_load(&heap.count), MANY);
+    sleep_ms(100); /* the worker is asleep, or it will wake up by itself: then this proves less */
+    before = stats_of(timer).wakeups;
+    for (unsigned i = 0; i < MANY; i++)
+        heap.run[i](heap.job[i]);
+    for (unsigned i = 0; i < 5000 && stats_of(timer).wakeups == before; i++)
+        sleep_ms(2);
+    cr_assert_gt(stats_of(timer).wakeups, before, "nobody woke the worker");
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
