@@ -41,6 +41,11 @@ static inline void bitmap_init(struct bitmap *map, size_t size, uint64_t *words)
     } while (size > 1);
 }
 
+static inline bool bitmap_is_empty(const struct bitmap *map)
+{
+    return map->words[map->levels - 1][0] == 0;
+}
+
 static inline bool bitmap_test(const struct bitmap *map, size_t bit)
 {
     return map->words[0][bit / 64] >> (bit % 64) & 1;

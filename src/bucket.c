@@ -124,26 +124,13 @@ static void unlink_chunk(struct chunk_store *store, struct chunk *chunk)
     chunk_free(store, chunk);
 }
 
-static bool inline_empty(const struct bucket *bucket)
-{
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        if (bucket->slot[i])
-            return false;
-    }
-    return true;
-}
-
-static bool has_chunks(const struct bucket *bucket)
-{
-    return bucket->head.next && bucket->head.next != &bucket->head;
-}
-
-bool bucket_is_empty(const struct bucket *bucket)
-{
-    return !has_chunks(bucket) && inline_empty(bucket); /* a linked chunk is never empty */
-}
-
 /* ---- insertion ---- */
+
+void bucket_prefetch_last(const struct bucket *bucket)
+{
+    if (bucket_has_chunks(bucket))
+        __builtin_prefetch(bucket->head.prev, 1);
+}
 
 static void put(hwt_timeout **slot, hwt_timeout *timeout, enum timeout_place place)
 {
@@ -185,7 +172,7 @@ bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout
 {
     bool first = bucket_is_empty(bucket);
     enum timeout_place place = PLACE_INLINE;
-    hwt_timeout **slot = has_chunks(bucket) ? NULL : inline_slot(bucket);
+    hwt_timeout **slot = bucket_has_chunks(bucket) ? NULL : inline_slot(bucket);
 
     if (!slot) {
         place = PLACE_CHUNK;
@@ -312,12 +299,28 @@ unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, hwt_timeo
 {
     unsigned count = 0;
 
-    while (count < most && has_chunks(bucket))
+    while (count < most && bucket_has_chunks(bucket))
         count += take_from_chunk(store, chunk_of(bucket->head.prev), out + count, most - count);
     if (count < most)
         count += take_inline(bucket, out + count, most - count);
     bucket->head.live -= count;
     return count;
+}
+
+void bucket_prefetch_timeouts(const struct bucket *bucket)
+{
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        if (bucket->slot[i])
+            __builtin_prefetch(bucket->slot[i], 1);
+    }
+}
+
+void bucket_prefetch_arguments(const struct bucket *bucket)
+{
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        if (bucket->slot[i])
+            __builtin_prefetch(bucket->slot[i]->arg, 1);
+    }
 }
 
 hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store)
@@ -341,7 +344,7 @@ void bucket_move(struct bucket *to, struct bucket *from)
             put(&to->slot[i], from->slot[i], PLACE_INLINE);
         from->slot[i] = NULL;
     }
-    if (has_chunks(from)) {
+    if (bucket_has_chunks(from)) {
         to->head.next->prev = &to->head;
         to->head.prev->next = &to->head;
     } else {

@@ -55,7 +55,19 @@ void chunk_store_destroy(struct chunk_store *store);
 /* Sees to it that `chunks` are free. 0 or -ENOMEM. */
 int chunk_store_reserve(struct chunk_store *store, size_t chunks);
 
-bool bucket_is_empty(const struct bucket *bucket);
+static inline bool bucket_has_chunks(const struct bucket *bucket)
+{
+    return bucket->head.next && bucket->head.next != &bucket->head;
+}
+
+static inline bool bucket_is_empty(const struct bucket *bucket)
+{
+    static_assert(BUCKET_INLINE == 4, "all of them");
+
+    return !bucket_has_chunks(bucket) && /* a linked chunk is never empty */
+           !bucket->slot[0] && !bucket->slot[1] && !bucket->slot[2] && !bucket->slot[3];
+}
+
 /* False: no memory for a chunk; nothing happened. */
 bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
                    uint64_t deadline);
@@ -68,6 +80,21 @@ void bucket_remove(struct chunk_store *store, hwt_timeout *timeout);
 #define BUCKET_BATCH 32
 unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, hwt_timeout **out,
                      unsigned most);
+/* Fetches the line where the next one would be appended. */
+void bucket_prefetch_last(const struct bucket *bucket);
+/* Fetches the one that bucket_take will come to after `ahead` others, if it is near. */
+static inline void bucket_prefetch_ahead(const struct bucket *bucket, unsigned ahead)
+{
+    const struct block *last = bucket->head.prev;
+
+    if (bucket_has_chunks(bucket) && ahead < last->used)
+        __builtin_prefetch(
+            container_of(last, const struct chunk, head)->slot[last->used - 1 - ahead], 1);
+}
+
+/* Fetch, of a bucket's first few timeouts, their lines; what their tasks will be called with. */
+void bucket_prefetch_timeouts(const struct bucket *bucket);
+void bucket_prefetch_arguments(const struct bucket *bucket);
 /* Any one of them; NULL when empty. It is PLACE_ADRIFT afterwards. */
 hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store);
 /* All of `from` to the empty bucket `to`. */

@@ -10,7 +10,6 @@
 #define SAMPLES       16u
 #define SAMPLES_TAKEN 12u
 #define SLOTS_AHEAD   16 /* the producer's prefetch of the ring */
-#define SWEEP_AHEAD   16 /* the sweep's prefetch of timeouts */
 #define COUNT_TRIES   1000
 
 /* The bound on what is over but lies there until the worker wakes up and buries it (G6). */
@@ -265,11 +264,6 @@ hwt_timeout *lane_next_spilled(const hwt_timeout *timeout)
     return next ? container_of(next, hwt_timeout, spill) : NULL;
 }
 
-static void prefetch_slot(const struct lane *lane, uint32_t index)
-{
-    __builtin_prefetch(slot_timeout(load_relaxed(&lane->ring[index & LANE_MASK])), 1);
-}
-
 /* Against a canceller who withdraws it; `taking` is odd meanwhile (lane_count). */
 static bool take_slot(struct lane *lane, _Atomic uint64_t *slot, uint64_t *held)
 {
@@ -298,27 +292,34 @@ bool lane_take_back(struct lanes *lanes, hwt_timeout *timeout)
     return slot_timeout(held) == timeout && take_slot(lane, slot, &held);
 }
 
-static void sweep_slot(struct lane *lane, uint32_t index, lane_take *take, void *context)
+/* What it held, or NULL. */
+static hwt_timeout *sweep_slot(struct lane *lane, uint32_t index)
 {
     _Atomic uint64_t *slot = &lane->ring[index];
     uint64_t held = load_seq(slot); /* after its group's flag was taken (C2) */
 
     while (slot_timeout(held)) {
-        if (take_slot(lane, slot, &held)) {
-            take(context, slot_timeout(held));
-            return;
-        }
+        if (take_slot(lane, slot, &held))
+            return slot_timeout(held);
     }
+    return NULL;
 }
 
 static void sweep_group(struct lane *lane, unsigned group, lane_take *take, void *context)
 {
+    hwt_timeout *found[GROUP_SLOTS];
     uint32_t first = group * GROUP_SLOTS;
+    unsigned count = 0;
 
     for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
-        prefetch_slot(lane, first + i + SWEEP_AHEAD);
-        sweep_slot(lane, first + i, take, context);
+        hwt_timeout *timeout = sweep_slot(lane, first + i);
+        if (!timeout)
+            continue;
+        __builtin_prefetch(timeout, 1);
+        found[count++] = timeout;
     }
+    if (count > 0)
+        take(context, found, count);
 }
 
 /* Eight flags at a time. */

@@ -147,8 +147,11 @@ bool lane_notify(struct lane *lane, hwt_timeout *timeout);
 
 /* ---- the worker ---- */
 
-/* What was found goes to `take`, which files it. */
-typedef void lane_take(void *context, hwt_timeout *timeout);
+/*
+ * What was found in a group of slots goes to `take`, which files it. The timeouts' lines are being
+ * fetched and have not been touched.
+ */
+typedef void lane_take(void *context, hwt_timeout **found, unsigned count);
 
 bool lane_has_mail(const struct lane *lane);       /* notices or spill */
 hwt_timeout *lane_take_notices(struct lane *lane); /* a chain by `link.next` */

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define EXPECT_MOST 64
+
 void wheel_init(struct wheel *wheel, const struct wheel_ops *ops, uint64_t tick_ns, uint64_t now)
 {
     wheel->ops = ops;
@@ -92,6 +94,25 @@ void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
         pen_insert(wheel, timeout);
 }
 
+static const struct bucket *bucket_for(const struct wheel *wheel, const hwt_timeout *timeout)
+{
+    uint64_t tick = wheel_tick_of(wheel, deadline_of(timeout));
+    return wheel->ops->bucket_of(wheel, max_u64(tick, wheel->current));
+}
+
+void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned count)
+{
+    const struct bucket *bucket[EXPECT_MOST];
+
+    count = count < EXPECT_MOST ? count : EXPECT_MOST;
+    for (unsigned i = 0; i < count; i++) {
+        bucket[i] = bucket_for(wheel, batch[i]);
+        __builtin_prefetch(bucket[i], 1);
+    }
+    for (unsigned i = 0; i < count; i++)
+        bucket_prefetch_last(bucket[i]);
+}
+
 void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
 {
     if (unlikely(timeout->place == PLACE_PEN))
@@ -171,26 +192,25 @@ void wheel_take_overdue(struct wheel *wheel, uint64_t limit, struct bucket *due)
 
 /* ---- what comes next ---- */
 
-static uint64_t scan_slots(hwt_timeout *const *slot, unsigned count)
+/* Ends at the first that reaches `bound`, below which there is none. */
+static uint64_t scan_slots(hwt_timeout *const *slot, unsigned count, uint64_t bound, uint64_t best)
 {
-    uint64_t earliest = UINT64_MAX;
-
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count && best > bound; i++) {
         if (slot[i])
-            earliest = min_u64(earliest, deadline_of(slot[i]));
+            best = min_u64(best, deadline_of(slot[i]));
     }
-    return earliest;
+    return best;
 }
 
 uint64_t wheel_scan(const struct bucket *bucket)
 {
-    uint64_t earliest = scan_slots(bucket->slot, BUCKET_INLINE);
+    uint64_t bound = bucket->earliest;
+    uint64_t best = scan_slots(bucket->slot, BUCKET_INLINE, bound, UINT64_MAX);
 
     for (struct block *block = bucket->head.next; block && block != &bucket->head;
          block = block->next)
-        earliest = min_u64(earliest,
-                           scan_slots(container_of(block, struct chunk, head)->slot, block->used));
-    return earliest;
+        best = scan_slots(container_of(block, struct chunk, head)->slot, block->used, bound, best);
+    return best;
 }
 
 uint64_t wheel_earliest(struct wheel *wheel, bool exact)

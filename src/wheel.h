@@ -20,6 +20,8 @@ struct wheel;
 struct wheel_ops {
     /* Files at `tick`, which is not before wheel->current. False: no memory for a chunk. */
     bool (*insert)(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline, uint64_t tick);
+    /* Where it would be filed. */
+    const struct bucket *(*bucket_of)(const struct wheel *wheel, uint64_t tick);
     /* Moves the next tick's bucket that is due by `limit` to `due`; false if there is none. */
     bool (*expire)(struct wheel *wheel, uint64_t limit, struct bucket *due);
     /* Files of tick `current` what has reached `now` into `due`. */
@@ -28,6 +30,8 @@ struct wheel_ops {
     uint64_t (*earliest)(struct wheel *wheel, bool exact);
     /* When there is work to do ahead of a deadline; UINT64_MAX: none. */
     uint64_t (*prepare)(struct wheel *wheel);
+    /* Fetches what the next calls of `expire` will touch. */
+    void (*foresee)(const struct wheel *wheel);
     hwt_timeout *(*pop)(struct wheel *wheel); /* any one; NULL: empty */
     size_t (*check)(struct wheel *wheel);
     void (*destroy)(struct wheel *wheel);
@@ -54,6 +58,8 @@ void wheel_destroy(struct wheel *wheel);
 
 /* Never fails: without memory it gets slower (the pen), but nothing is lost. */
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline);
+/* A hint: these will be filed next. Fetches the lines that filing them touches. */
+void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned count);
 /* One that wheel_insert filed and nothing else took. PLACE_ADRIFT afterwards. */
 void wheel_remove(struct wheel *wheel, hwt_timeout *timeout);
 /* Also for a bucket beside the wheel; false: no memory for a chunk. */
@@ -70,6 +76,12 @@ unsigned wheel_bucket_take(struct wheel *wheel, struct bucket *bucket, hwt_timeo
 bool wheel_expire(struct wheel *wheel, uint64_t now, bool exact, struct bucket *due);
 /* What was filed too late for its tick, or up to `limit`; `due` must be empty. */
 void wheel_take_overdue(struct wheel *wheel, uint64_t limit, struct bucket *due);
+
+/* After the last wheel_expire of a pass: fetches what the next ones will touch. */
+static inline void wheel_foresee(const struct wheel *wheel)
+{
+    wheel->ops->foresee(wheel);
+}
 
 /* The earliest deadline, or a lower bound unless `exact`; UINT64_MAX: empty. */
 uint64_t wheel_earliest(struct wheel *wheel, bool exact);
@@ -106,7 +118,7 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
 void wheel_init(struct wheel *wheel, const struct wheel_ops *ops, uint64_t tick_ns, uint64_t now);
 /* Files those of `from` that have reached `now` into `due`, the others anew. */
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t now, struct bucket *due);
-/* The exact earliest deadline of a bucket, by looking at every timeout. */
+/* The exact earliest deadline of a bucket, by looking at its timeouts until one reaches its bound. */
 uint64_t wheel_scan(const struct bucket *bucket);
 
 #endif

@@ -72,6 +72,12 @@ static bool insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
     return true;
 }
 
+static const struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
+{
+    const struct hashed *w = container_of(wheel, const struct hashed, wheel);
+    return &w->slot[tick & (w->slots - 1)];
+}
+
 /* Of the bucket with the earliest deadline, what has reached `until` becomes due. */
 static void visit_winner(struct hashed *w, uint64_t until, struct bucket *due)
 {
@@ -133,6 +139,11 @@ static uint64_t prepare(struct wheel *wheel)
     return UINT64_MAX; /* nothing ever has to come down */
 }
 
+static void foresee(const struct wheel *wheel)
+{
+    (void)wheel;
+}
+
 static hwt_timeout *pop(struct wheel *wheel)
 {
     struct hashed *w = hashed(wheel);
@@ -170,10 +181,12 @@ static void destroy(struct wheel *wheel)
 
 static const struct wheel_ops ops = {
     .insert = insert,
+    .bucket_of = bucket_of,
     .expire = expire,
     .expire_part = expire_part,
     .earliest = earliest,
     .prepare = prepare,
+    .foresee = foresee,
     .pop = pop,
     .check = check,
     .destroy = destroy,

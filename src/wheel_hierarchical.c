@@ -2,12 +2,13 @@
 /*
  * The hierarchical wheel (Varghese and Lauck's scheme 7; Linux, Kafka), tickless.
  *
- * Slot s of level l stands for the ticks t with t >> (bits * l) == s; level 0 has a slot for each
- * tick. Every level is a ring of twice 2^bits slots: the window the current tick is in, and the
- * next one. So what a slot of level l holds can come down to level l - 1 at any time while the
- * window before it lasts, a few timeouts per tick (trickle), and no tick has to bring a whole slot
- * down at once (the cascade burst). Invariant: at every level above 0 the slot that the current
- * tick is in is empty.
+ * Slot s of a level stands for the ticks t with t >> shift == s. Level 0 has a slot for each tick,
+ * and eight times as many as the levels above (4096 instead of 512), so that most timeouts are
+ * filed once and never cascade. Every level is a ring of twice its slots: the window the current
+ * tick is in, and the next one. So what a slot of level l holds can come down to level l - 1 at any
+ * time while the window before it lasts, a few timeouts per tick (trickle), and no tick has to
+ * bring a whole slot down at once (the cascade burst). Invariant: at every level above 0 the slot
+ * that the current tick is in is empty.
  *
  * Each level keeps a bitmap of occupied slots, each bucket a lower bound of its deadlines: the next
  * deadline is a few bit scans away, and idle ticks cost nothing. A bucket may be empty although its
@@ -24,15 +25,19 @@
 #define PREPARE_ABOVE 2048 /* a slot with more is worth a wake-up ahead of its first deadline */
 #define PREPARE_STEP  1024
 #define SCAN_UP_TO    16 /* a bucket with no more is looked through for its true earliest */
+#define WIDER_BITS    2  /* the lowest level has so many more than the others ... */
+#define LOWEST_BITS   11 /* ... up to this */
 
+/* Never changes, but for what the buckets and the bitmap hold. */
 struct level {
+    unsigned shift; /* a slot is as wide as 2^shift ticks */
+    size_t mask;    /* of its ring */
     struct bucket *slot;
     struct bitmap occupied;
 };
 
 struct hierarchical {
     struct wheel wheel;
-    unsigned bits; /* of a level: half of its ring */
     unsigned levels;
     void *memory;
     struct level level[];
@@ -47,17 +52,22 @@ static struct hierarchical *hierarchical(struct wheel *wheel)
 
 static uint64_t slot_of_tick(const struct hierarchical *w, unsigned level, uint64_t tick)
 {
-    return tick >> (w->bits * level);
+    return tick >> w->level[level].shift;
 }
 
-static size_t ring_index(const struct hierarchical *w, uint64_t slot)
+static size_t ring_index(const struct hierarchical *w, unsigned level, uint64_t slot)
 {
-    return (size_t)(slot & ((UINT64_C(2) << w->bits) - 1));
+    return (size_t)slot & w->level[level].mask;
 }
 
-static struct bucket *bucket_at(struct hierarchical *w, unsigned level, uint64_t slot)
+static uint64_t first_tick(const struct hierarchical *w, unsigned level, uint64_t slot)
 {
-    return &w->level[level].slot[ring_index(w, slot)];
+    return slot << w->level[level].shift;
+}
+
+static struct bucket *bucket_at(const struct hierarchical *w, unsigned level, uint64_t slot)
+{
+    return &w->level[level].slot[ring_index(w, level, slot)];
 }
 
 static uint64_t current_slot(const struct hierarchical *w, unsigned level)
@@ -67,7 +77,7 @@ static uint64_t current_slot(const struct hierarchical *w, unsigned level)
 
 static void mark_empty(struct hierarchical *w, unsigned level, uint64_t slot)
 {
-    bitmap_clear(&w->level[level].occupied, ring_index(w, slot));
+    bitmap_clear(&w->level[level].occupied, ring_index(w, level, slot));
 }
 
 /* The first slot of a level that holds something, from the current one on. */
@@ -75,40 +85,61 @@ static bool first_occupied(struct hierarchical *w, unsigned level, uint64_t *slo
 {
     struct bitmap *occupied = &w->level[level].occupied;
     uint64_t here = current_slot(w, level);
-    size_t start = ring_index(w, here);
+    size_t start = ring_index(w, level, here);
 
-    for (;;) {
+    while (!bitmap_is_empty(occupied)) {
         size_t found = bitmap_next(occupied, start);
         if (found == BITMAP_NONE)
             found = bitmap_next(occupied, 0);
-        if (found == BITMAP_NONE)
-            return false;
-        *slot = here + ring_index(w, found - start);
+        *slot = here + ring_index(w, level, found - start);
         if (!bucket_is_empty(&w->level[level].slot[found]))
             return true;
         bitmap_clear(occupied, found);
     }
+    return false;
 }
 
 /* ---- insertion ---- */
 
-static bool insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline, uint64_t tick)
+/* The lowest level whose ring reaches that far. */
+static unsigned level_of_tick(const struct hierarchical *w, uint64_t tick)
 {
-    struct hierarchical *w = hierarchical(wheel);
     unsigned level = 0;
-    uint64_t slot;
 
     while (level + 1 < w->levels &&
            slot_of_tick(w, level + 1, tick) - current_slot(w, level + 1) > 1)
         level++;
-    slot = slot_of_tick(w, level, tick);
+    return level;
+}
+
+static const struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
+{
+    const struct hierarchical *w = container_of(wheel, const struct hierarchical, wheel);
+    unsigned level = level_of_tick(w, tick);
+
+    return bucket_at(w, level, slot_of_tick(w, level, tick));
+}
+
+static bool insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline, uint64_t tick)
+{
+    struct hierarchical *w = hierarchical(wheel);
+    unsigned level = level_of_tick(w, tick);
+    uint64_t slot = slot_of_tick(w, level, tick);
+
     if (unlikely(!bucket_insert(bucket_at(w, level, slot), &wheel->store, timeout, deadline)))
         return false;
-    bitmap_set(&w->level[level].occupied, ring_index(w, slot));
+    bitmap_set(&w->level[level].occupied, ring_index(w, level, slot));
     return true;
 }
 
 /* ---- coming down ---- */
+
+static void file_lower(struct hierarchical *w, hwt_timeout **batch, unsigned count)
+{
+    wheel_expect(&w->wheel, batch, count);
+    for (unsigned i = 0; i < count; i++)
+        wheel_insert(&w->wheel, batch[i], word_deadline(load_relaxed(&batch[i]->word)));
+}
 
 static void come_down(struct hierarchical *w, unsigned level, uint64_t slot, size_t most)
 {
@@ -118,8 +149,7 @@ static void come_down(struct hierarchical *w, unsigned level, uint64_t slot, siz
     while (most > 0) {
         unsigned wanted = most < BUCKET_BATCH ? (unsigned)most : BUCKET_BATCH;
         unsigned count = bucket_take(bucket, &w->wheel.store, batch, wanted);
-        for (unsigned i = 0; i < count; i++)
-            wheel_insert(&w->wheel, batch[i], word_deadline(load_relaxed(&batch[i]->word)));
+        file_lower(w, batch, count);
         if (count < wanted) {
             mark_empty(w, level, slot);
             return;
@@ -137,7 +167,7 @@ static void advance_to(struct hierarchical *w, uint64_t tick)
         return;
     for (unsigned level = w->levels; level-- > 1;) {
         uint64_t slot = current_slot(w, level);
-        if (bitmap_test(&w->level[level].occupied, ring_index(w, slot)))
+        if (bitmap_test(&w->level[level].occupied, ring_index(w, level, slot)))
             come_down(w, level, slot, SIZE_MAX);
     }
 }
@@ -145,7 +175,7 @@ static void advance_to(struct hierarchical *w, uint64_t tick)
 /* Ticks until the slot after the current one is entered. */
 static uint64_t ticks_left(const struct hierarchical *w, unsigned level)
 {
-    return ((current_slot(w, level) + 1) << (w->bits * level)) - w->wheel.current;
+    return first_tick(w, level, current_slot(w, level) + 1) - w->wheel.current;
 }
 
 /* After a tick: a share of each level's next slot, so that it is empty when it is entered. */
@@ -153,7 +183,7 @@ static void trickle(struct hierarchical *w)
 {
     for (unsigned level = 1; level < w->levels; level++) {
         uint64_t slot = current_slot(w, level) + 1;
-        if (!bitmap_test(&w->level[level].occupied, ring_index(w, slot)))
+        if (!bitmap_test(&w->level[level].occupied, ring_index(w, level, slot)))
             continue;
         come_down(w, level, slot,
                   (size_t)(bucket_at(w, level, slot)->head.live / ticks_left(w, level)) +
@@ -165,21 +195,21 @@ static void trickle(struct hierarchical *w)
 static uint64_t prepare_tick(struct hierarchical *w, unsigned level, uint64_t slot)
 {
     const struct bucket *bucket = bucket_at(w, level, slot);
-    uint64_t first = slot << (w->bits * level); /* entering it brings all of it down */
+    uint64_t first = first_tick(w, level, slot); /* entering it brings all of it down */
     uint64_t ahead = bucket->head.live / PREPARE_STEP;
     uint64_t start;
 
     if (bucket->head.live <= PREPARE_ABOVE)
         return UINT64_MAX;
     start = first > ahead ? first - ahead : 0;
-    return max_u64(start, (slot - 1) << (w->bits * level)); /* not before the window before it */
+    return max_u64(start, first_tick(w, level, slot - 1)); /* not before the window before it */
 }
 
 static void prepare_now(struct hierarchical *w)
 {
     for (unsigned level = 1; level < w->levels; level++) {
-        uint64_t slot;
-        if (first_occupied(w, level, &slot) && slot == current_slot(w, level) + 1 &&
+        uint64_t slot = current_slot(w, level) + 1;
+        if (bitmap_test(&w->level[level].occupied, ring_index(w, level, slot)) &&
             prepare_tick(w, level, slot) <= w->wheel.current)
             come_down(w, level, slot, PREPARE_STEP);
     }
@@ -278,7 +308,7 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
     struct hierarchical *w = hierarchical(wheel);
 
     while (wheel->current <= limit) {
-        uint64_t window_end = wheel->current | ((UINT64_C(1) << w->bits) - 1);
+        uint64_t window_end = first_tick(w, 1, current_slot(w, 1) + 1) - 1;
         uint64_t end = min_u64(limit, window_end);
         uint64_t tick, next = end + 1;
 
@@ -305,6 +335,24 @@ static void expire_part(struct wheel *wheel, uint64_t now, struct bucket *due)
     wheel_refile(wheel, &part, now, due);
 }
 
+/*
+ * In two steps, from pass to pass: the timeouts of the tick after the next, then what the tasks of
+ * the next one will be called with. Full buckets are left to whoever takes their timeouts out.
+ */
+static void foresee(const struct wheel *wheel)
+{
+    const struct hierarchical *w = container_of(wheel, const struct hierarchical, wheel);
+    const struct level *lowest = &w->level[0];
+    size_t next = bitmap_next(&lowest->occupied, ring_index(w, 0, wheel->current));
+
+    if (next == BITMAP_NONE)
+        return;
+    bucket_prefetch_arguments(&lowest->slot[next]);
+    next = bitmap_next(&lowest->occupied, next + 1);
+    if (next != BITMAP_NONE)
+        bucket_prefetch_timeouts(&lowest->slot[next]);
+}
+
 /* ---- the rest ---- */
 
 static hwt_timeout *pop(struct wheel *wheel)
@@ -322,13 +370,14 @@ static hwt_timeout *pop(struct wheel *wheel)
 static size_t check(struct wheel *wheel)
 {
     struct hierarchical *w = hierarchical(wheel);
-    size_t total = 0, ring = (size_t)2 << w->bits;
+    size_t total = 0;
 
     for (unsigned level = 0; level < w->levels; level++) {
-        for (size_t i = 0; i < ring; i++) {
+        for (size_t i = 0; i <= w->level[level].mask; i++) {
             size_t count = bucket_check(&w->level[level].slot[i]);
             hwt_assert(count == 0 || bitmap_test(&w->level[level].occupied, i));
-            hwt_assert(count == 0 || level == 0 || i != ring_index(w, current_slot(w, level)));
+            hwt_assert(count == 0 || level == 0 ||
+                       i != ring_index(w, level, current_slot(w, level)));
             total += count;
         }
     }
@@ -345,10 +394,12 @@ static void destroy(struct wheel *wheel)
 
 static const struct wheel_ops ops = {
     .insert = insert,
+    .bucket_of = bucket_of,
     .expire = expire,
     .expire_part = expire_part,
     .earliest = earliest,
     .prepare = prepare,
+    .foresee = foresee,
     .pop = pop,
     .check = check,
     .destroy = destroy,
@@ -359,34 +410,58 @@ static unsigned bits_of(uint64_t value)
     return value ? 64 - (unsigned)__builtin_clzll(value) : 0;
 }
 
+static char *cache_line_align(void *memory)
+{
+    return (char *)(((uintptr_t)memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
+}
+
+/* A lowest level that is wider brings most timeouts to their slot at once, without a cascade. */
+static unsigned lowest_bits(unsigned bits)
+{
+    return bits >= LOWEST_BITS ? bits : (unsigned)min_u64(bits + WIDER_BITS, LOWEST_BITS);
+}
+
+/* A level of 2^bits slots and as many again; the memory behind it. */
+static char *level_init(struct level *level, unsigned shift, unsigned bits, char *memory)
+{
+    size_t ring = (size_t)2 << bits;
+
+    level->shift = shift;
+    level->mask = ring - 1;
+    level->slot = (struct bucket *)(void *)memory;
+    memory += ring * sizeof(struct bucket);
+    bitmap_init(&level->occupied, ring, (uint64_t *)(void *)memory);
+    memory += bitmap_words(ring) * sizeof(uint64_t);
+    return cache_line_align(memory);
+}
+
+static size_t level_size(unsigned bits)
+{
+    size_t ring = (size_t)2 << bits;
+    return ring * sizeof(struct bucket) + bitmap_words(ring) * sizeof(uint64_t) + CACHE_LINE;
+}
+
 int wheel_hierarchical_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, uint64_t now)
 {
-    unsigned bits = slots > 1 ? bits_of(slots) - 1 : 1;
-    unsigned levels = (bits_of(DEADLINE_NEVER / tick_ns + 1) + bits - 1) / bits;
-    size_t ring = (size_t)2 << bits, words = bitmap_words(ring), size;
-    struct hierarchical *w;
+    unsigned bits = slots > 1 ? bits_of(slots) - 1 : 1, lowest = lowest_bits(bits);
+    unsigned reach = bits_of(DEADLINE_NEVER / tick_ns + 1); /* bits of a tick */
+    unsigned levels = reach > lowest + bits ? 1 + (reach - lowest + bits - 1) / bits : 2;
+    size_t size = sizeof(struct hierarchical) + levels * sizeof(struct level) + CACHE_LINE - 1;
+    struct hierarchical *w = aligned_alloc(CACHE_LINE, size & ~(size_t)(CACHE_LINE - 1));
     char *memory;
 
-    if (levels < 2)
-        levels = 2;
-    size = (sizeof *w + levels * sizeof w->level[0] + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
-    w = aligned_alloc(CACHE_LINE, size);
     if (!w)
         return -ENOMEM;
-    memset(w, 0, size);
-    w->memory =
-        calloc(1, levels * (ring * sizeof(struct bucket) + words * sizeof(uint64_t)) + CACHE_LINE);
+    memset(w, 0, size & ~(size_t)(CACHE_LINE - 1));
+    w->memory = calloc(1, level_size(lowest) + (levels - 1) * level_size(bits) + CACHE_LINE);
     if (!w->memory) {
         free(w);
         return -ENOMEM;
     }
-    memory = (char *)(((uintptr_t)w->memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
-    w->bits = bits;
     w->levels = levels;
-    for (unsigned i = 0; i < levels; i++, memory += ring * sizeof(struct bucket))
-        w->level[i].slot = (struct bucket *)(void *)memory;
-    for (unsigned i = 0; i < levels; i++, memory += words * sizeof(uint64_t))
-        bitmap_init(&w->level[i].occupied, ring, (uint64_t *)(void *)memory);
+    memory = level_init(&w->level[0], 0, lowest, cache_line_align(w->memory));
+    for (unsigned i = 1; i < levels; i++)
+        memory = level_init(&w->level[i], lowest + (i - 1) * bits, bits, memory);
     wheel_init(&w->wheel, &ops, tick_ns, now);
     *wheel = &w->wheel;
     return 0;

@@ -84,16 +84,23 @@ void worker_flush_returns(hwt_timer *timer)
 /* ---- taking in ---- */
 
 /* From a lane: the first time that the worker sees it. */
-static void meet(void *context, hwt_timeout *timeout)
+static void meet(hwt_timer *timer, hwt_timeout *timeout)
 {
-    hwt_timer *timer = context;
-
     if (unlikely(timeout->noticed)) /* its notice overtook it (from the spill) */
         worker_bury(timer, timeout);
     else if (likely(word_code(load_acquire(&timeout->word)) == WORD_PENDING))
         worker_file(timer, timeout);
     else
         worker_leave_adrift(timer, timeout);
+}
+
+static void meet_all(void *context, hwt_timeout **found, unsigned count)
+{
+    hwt_timer *timer = context;
+
+    wheel_expect(timer->worker.wheel, found, count);
+    for (unsigned i = 0; i < count; i++)
+        meet(timer, found[i]);
 }
 
 /*
@@ -152,11 +159,11 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 
     collect_notices(timer, lane);
     if (unlikely(timer->worker.reclaiming))
-        quiet = lane_sweep_all(lane, meet, timer);
+        quiet = lane_sweep_all(lane, meet_all, timer);
     else if (load_seq(&lane->earliest) <= horizon)
-        lane_sweep(lane, meet, timer);
+        lane_sweep(lane, meet_all, timer);
     else if (load_relaxed(&lane->crowded))
-        lane_sweep_older(lane, meet, timer);
+        lane_sweep_older(lane, meet_all, timer);
     collect_spill(timer, lane);
     return quiet;
 }
@@ -193,10 +200,10 @@ static void put_back_hand(hwt_timer *timer)
 }
 
 /* Its line has been on its way since the hand was filled: fetch what its task is called with. */
-static void prefetch_argument(const struct worker *w)
+static void prefetch_argument(const struct worker *w, unsigned i)
 {
-    if (w->hand_next + PREFETCH_AHEAD < w->hand_count)
-        __builtin_prefetch(w->hand[w->hand_next + PREFETCH_AHEAD]->arg, 1);
+    if (i < w->hand_count)
+        __builtin_prefetch(w->hand[i]->arg, 1);
 }
 
 static int run_hand(hwt_timer *timer, struct run_frame *frame)
@@ -208,8 +215,11 @@ static int run_hand(hwt_timer *timer, struct run_frame *frame)
     w->now = timer_now(timer);
     if (!timer->clock.now)
         w->coarse = clock_coarse();
+    for (unsigned i = 0; i < PREFETCH_AHEAD; i++)
+        prefetch_argument(w, i);
     while (w->hand_next < w->hand_count && !must_leave(timer)) {
-        prefetch_argument(w);
+        prefetch_argument(w, w->hand_next + PREFETCH_AHEAD);
+        bucket_prefetch_ahead(&w->due, w->hand_next);
         ran += run_due(timer, w->hand[w->hand_next++], frame);
     }
     put_back_hand(timer);
@@ -233,6 +243,7 @@ int worker_pass(hwt_timer *timer, bool exact)
             break;
         worker_collect(timer, w->now); /* a flood of expiries delays nobody else */
     }
+    wheel_foresee(w->wheel);
     w->pass_limit = 0;
     w->passed = now;
     run_frames = frame.outer;

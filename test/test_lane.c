@@ -43,10 +43,11 @@ static void close_lanes(void)
 
 TestSuite(lane, .init = open_lanes, .fini = close_lanes);
 
-static void take(void *context, hwt_timeout *timeout)
+static void take(void *context, hwt_timeout **found, unsigned count)
 {
     cr_assert_eq(context, &lanes);
-    taken[taken_count++] = (size_t)(timeout - node);
+    for (unsigned i = 0; i < count; i++)
+        taken[taken_count++] = (size_t)(found[i] - node);
 }
 
 static size_t sweep(void)

@@ -68,11 +68,12 @@ static void *withdraw_all(void *unused)
     return unused;
 }
 
-static void take_shared(void *unused, hwt_timeout *timeout)
+static void take_shared(void *unused, hwt_timeout **found, unsigned count)
 {
     (void)unused;
-    end_once(timeout);
-    atomic_fetch_add(&swept_count, 1);
+    for (unsigned i = 0; i < count; i++)
+        end_once(found[i]);
+    atomic_fetch_add(&swept_count, count);
 }
 
 static void collect_shared(void)
@@ -83,7 +84,7 @@ static void collect_shared(void)
         lane_sweep(&shared.lane[i], take_shared, NULL);
         for (hwt_timeout *timeout = lane_take_spill(&shared.lane[i]); timeout; timeout = next) {
             next = lane_next_spilled(timeout);
-            take_shared(NULL, timeout);
+            take_shared(NULL, &timeout, 1);
         }
     }
 }
