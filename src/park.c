@@ -36,12 +36,12 @@ void park_publish(struct park *park, uint64_t wake_before)
         set_timer(park, wake_before);
 }
 
-void park_sleep(struct park *park, uint64_t wake_before)
+void park_sleep(struct park *park, uint64_t until)
 {
     if (load_relaxed(&park->kind) == PARK_TIMERFD)
         platform_timerfd_wait(load_relaxed(&park->fd));
     else
-        platform_futex_wait(&park->parked, 1, wake_before + park->slack);
+        platform_futex_wait(&park->parked, 1, until);
 }
 
 void park_leave(struct park *park)

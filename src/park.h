@@ -40,8 +40,11 @@ void park_init(struct park *park, uint64_t slack);
 
 /* The worker: about to sleep; deadlines below `wake_before` must wake it. */
 void park_publish(struct park *park, uint64_t wake_before);
-/* The worker: sleep until then. Returns at the time, when woken, or for no reason. */
-void park_sleep(struct park *park, uint64_t wake_before);
+/*
+ * The worker: sleep until then, which is not after `wake_before` and the slack; a descriptor has
+ * been set to the latter. Returns at the time, when woken, or for no reason.
+ */
+void park_sleep(struct park *park, uint64_t until);
 /* The worker: awake again, or not going to sleep after all. */
 void park_leave(struct park *park);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define EXPECT_MOST 64
+#define SPARSE      BUCKET_INLINE /* timeouts in a slot that is worth splitting */
 
 void wheel_init(struct wheel *wheel, const struct wheel_ops *ops, uint64_t tick_ns, uint64_t now)
 {
@@ -158,27 +159,30 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t now, struct
 
 /* ---- expiry ---- */
 
-static bool expire_pen(struct wheel *wheel, uint64_t now, uint64_t until, struct bucket *due)
+static bool expire_pen(struct wheel *wheel, uint64_t now, struct bucket *due)
 {
     if (likely(!wheel->pen))
         return false;
     wheel->due_limit = now;
-    pen_expire(wheel, until, due);
+    pen_expire(wheel, now, due);
     return !bucket_is_empty(due);
 }
 
 bool wheel_expire(struct wheel *wheel, uint64_t now, bool exact, struct bucket *due)
 {
     uint64_t limit = wheel_tick_floor(wheel, now);
-    uint64_t until = exact ? now : wheel_tick_time(wheel, limit);
 
-    if (expire_pen(wheel, now, until, due) || wheel->ops->expire(wheel, limit, due))
+    if (expire_pen(wheel, now, due) || wheel->ops->expire(wheel, limit, due))
         return true;
-    if (exact)
-        wheel->ops->expire_part(wheel, now, due);
+    wheel->ops->expire_part(wheel, now, exact ? UINT32_MAX : SPARSE, due);
     wheel->due_limit = now;
     /* what found no memory on its way down lies in the pen only now */
-    return !bucket_is_empty(due) || expire_pen(wheel, now, until, due);
+    return !bucket_is_empty(due) || expire_pen(wheel, now, due);
+}
+
+bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
+{
+    return wheel->ops->sharing(wheel, earliest) <= SPARSE;
 }
 
 void wheel_take_overdue(struct wheel *wheel, uint64_t limit, struct bucket *due)

@@ -24,10 +24,12 @@ struct wheel_ops {
     const struct bucket *(*bucket_of)(const struct wheel *wheel, uint64_t tick);
     /* Moves the next tick's bucket that is due by `limit` to `due`; false if there is none. */
     bool (*expire)(struct wheel *wheel, uint64_t limit, struct bucket *due);
-    /* Files of tick `current` what has reached `now` into `due`. */
-    void (*expire_part)(struct wheel *wheel, uint64_t now, struct bucket *due);
+    /* Files of tick `current` what has reached `now` into `due`, if at most `most` share it. */
+    void (*expire_part)(struct wheel *wheel, uint64_t now, uint32_t most, struct bucket *due);
     /* No deadline in the wheel is below it; UINT64_MAX: empty. exact: spare no effort. */
     uint64_t (*earliest)(struct wheel *wheel, bool exact);
+    /* How many share the slot of the earliest deadline, which is given. */
+    uint32_t (*sharing)(const struct wheel *wheel, uint64_t deadline);
     /* When there is work to do ahead of a deadline; UINT64_MAX: none. */
     uint64_t (*prepare)(struct wheel *wheel);
     /* Fetches what the next calls of `expire` will touch. */
@@ -70,8 +72,8 @@ unsigned wheel_bucket_take(struct wheel *wheel, struct bucket *bucket, hwt_timeo
 
 /*
  * Moves what is due at `now` to `due`, one tick's worth per call and in order of ticks; false:
- * nothing is. With `exact`, the tick that is not over yet counts as far as its deadlines are
- * reached; the overdue ones are left for wheel_take_overdue.
+ * nothing is. The tick that is not over yet counts as far as its deadlines are reached, if its slot
+ * is sparse, or with `exact`; the overdue ones are left for wheel_take_overdue.
  */
 bool wheel_expire(struct wheel *wheel, uint64_t now, bool exact, struct bucket *due);
 /* What was filed too late for its tick, or up to `limit`; `due` must be empty. */
@@ -87,6 +89,8 @@ static inline void wheel_foresee(const struct wheel *wheel)
 uint64_t wheel_earliest(struct wheel *wheel, bool exact);
 /* When wheel_expire should next be called: a deadline, or work ahead of one. */
 uint64_t wheel_next_call(struct wheel *wheel);
+/* Would wheel_expire hand back what has this deadline, the earliest, before its tick is over? */
+bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest);
 
 /* Any one, until NULL. */
 hwt_timeout *wheel_pop(struct wheel *wheel);
@@ -118,7 +122,7 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
 void wheel_init(struct wheel *wheel, const struct wheel_ops *ops, uint64_t tick_ns, uint64_t now);
 /* Files those of `from` that have reached `now` into `due`, the others anew. */
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t now, struct bucket *due);
-/* The exact earliest deadline of a bucket, by looking at its timeouts until one reaches its bound. */
+/* The exact earliest deadline of a bucket, by looking until one reaches the bucket's bound. */
 uint64_t wheel_scan(const struct bucket *bucket);
 
 #endif

@@ -108,14 +108,6 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
     return false;
 }
 
-static void expire_part(struct wheel *wheel, uint64_t now, struct bucket *due)
-{
-    struct hashed *w = hashed(wheel);
-
-    while (w->tree[1] != 0 && tree_earliest(w) <= now)
-        visit_winner(w, now, due);
-}
-
 static uint64_t earliest(struct wheel *wheel, bool exact)
 {
     struct hashed *w = hashed(wheel);
@@ -131,6 +123,24 @@ static uint64_t earliest(struct wheel *wheel, bool exact)
         tree_set(w, slot, ~found); /* UINT64_MAX, an empty bucket, becomes 0 */
     }
     return UINT64_MAX;
+}
+
+/* Up to the first slot that more share: its tick will be over before long. */
+static void expire_part(struct wheel *wheel, uint64_t now, uint32_t most, struct bucket *due)
+{
+    struct hashed *w = hashed(wheel);
+
+    while (earliest(wheel, false) <= now && w->slot[tree_winner(w)].head.live <= most)
+        visit_winner(w, now, due);
+}
+
+/* It may have been moved, and not lie in the slot of its deadline. */
+static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
+{
+    const struct hashed *w = container_of(wheel, const struct hashed, wheel);
+
+    (void)deadline;
+    return w->slot[tree_winner(w)].head.live;
 }
 
 static uint64_t prepare(struct wheel *wheel)
@@ -185,6 +195,7 @@ static const struct wheel_ops ops = {
     .expire = expire,
     .expire_part = expire_part,
     .earliest = earliest,
+    .sharing = sharing,
     .prepare = prepare,
     .foresee = foresee,
     .pop = pop,

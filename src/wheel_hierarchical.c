@@ -289,6 +289,11 @@ static uint64_t earliest(struct wheel *wheel, bool exact)
     return best;
 }
 
+static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
+{
+    return bucket_of(wheel, max_u64(wheel_tick_of(wheel, deadline), wheel->current))->head.live;
+}
+
 /* ---- expiry ---- */
 
 static bool take_tick(struct hierarchical *w, uint64_t tick, struct bucket *due)
@@ -322,12 +327,12 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
     return false;
 }
 
-static void expire_part(struct wheel *wheel, uint64_t now, struct bucket *due)
+static void expire_part(struct wheel *wheel, uint64_t now, uint32_t most, struct bucket *due)
 {
     struct hierarchical *w = hierarchical(wheel);
     struct bucket *bucket = bucket_at(w, 0, wheel->current), part;
 
-    if (bucket_is_empty(bucket) || bucket->earliest > now)
+    if (bucket_is_empty(bucket) || bucket->earliest > now || bucket->head.live > most)
         return;
     memset(&part, 0, sizeof part);
     bucket_move(&part, bucket);
@@ -398,6 +403,7 @@ static const struct wheel_ops ops = {
     .expire = expire,
     .expire_part = expire_part,
     .earliest = earliest,
+    .sharing = sharing,
     .prepare = prepare,
     .foresee = foresee,
     .pop = pop,

@@ -6,6 +6,7 @@
 #include "timer.h"
 
 #define PREFETCH_AHEAD 6
+#define QUIET_TICKS    16
 
 /* ---- filing and burying ---- */
 
@@ -307,15 +308,31 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     return false;
 }
 
+/*
+ * The end of the tick, so that all that is due at it costs one wake-up; but after a while without
+ * any, at the very deadline of what has a slot almost to itself: nobody else is delayed by that.
+ */
+static uint64_t wake_up_time(const hwt_timer *timer, uint64_t wake_before)
+{
+    const struct worker *w = &timer->worker;
+    uint64_t next = load_relaxed(&w->next_deadline);
+
+    if (next < DEADLINE_NEVER && next > w->passed &&
+        next - w->passed >= QUIET_TICKS * timer->tick_ns && wheel_is_sparse(w->wheel, next))
+        return next;
+    return wake_before + timer->park.slack;
+}
+
 static void sleep_until_due(hwt_timer *timer)
 {
-    uint64_t wake_before;
+    uint64_t wake_before, until;
 
     worker_flush_returns(timer);
     if (!worker_plan(timer, &wake_before))
         return;
-    if (wake_before + timer->park.slack > timer_now(timer)) {
-        park_sleep(&timer->park, wake_before);
+    until = wake_up_time(timer, wake_before);
+    if (until > timer_now(timer)) {
+        park_sleep(&timer->park, until);
         bump_single_writer(&timer->worker.count.wakeups, 1);
     }
     park_leave(&timer->park);

@@ -39,16 +39,16 @@ static void insert_boundaries(struct oracle *o, uint32_t slots)
     }
 }
 
-/* From deadline to deadline: a nanosecond (or a tick) before it nothing, then all of it. */
+/* From deadline to deadline (or its tick): a nanosecond before it nothing, then all of it. */
 static void expire_one_by_one(struct oracle *o, bool exact)
 {
     while (o->count) {
         uint64_t next = oracle_earliest(o), last;
         cr_assert_eq(wheel_earliest(o->wheel, true), next);
         cr_assert_leq(wheel_next_call(o->wheel), next);
-        next = last = exact ? next : wheel_tick_time(o->wheel, wheel_tick_of(o->wheel, next));
         if (next > o->now)
             cr_assert_eq(oracle_advance(o, next - 1, exact), 0, "G1");
+        next = last = exact ? next : wheel_tick_time(o->wheel, wheel_tick_of(o->wheel, next));
         last = oracle_rank(o, last);
         cr_assert_eq(oracle_advance(o, next, exact), last, "G4");
     }

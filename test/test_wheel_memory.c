@@ -99,13 +99,18 @@ WHEEL_TEST(wheel_memory, sometimes_short_16_slots)
 
 #define CROWD 300
 
-static void crowd_one_tick(struct oracle *o, hwt_wheel_kind kind, uint64_t deadline)
+static void crowd_one_tick(struct oracle *o, hwt_wheel_kind kind, uint64_t deadline, unsigned fit)
 {
     oracle_open(o, kind, TICK, 64, 0, CROWD);
     o->unordered = true;
-    memory_is_short = true;
-    for (unsigned i = 0; i < CROWD; i++)
+    for (unsigned i = 0; i < CROWD; i++) {
+        memory_is_short = i >= fit;
+        if (memory_is_short) {
+            o->wheel->store.free = NULL;
+            o->wheel->store.free_count = 0;
+        }
         oracle_insert(o, deadline);
+    }
     cr_assert_eq(o->node[CROWD - 1].place, PLACE_PEN);
     oracle_check_exact(o);
     oracle_check_bounds(o);
@@ -115,7 +120,7 @@ WHEEL_TEST(wheel_memory, a_crowd_in_one_tick_expires)
 {
     struct oracle o;
 
-    crowd_one_tick(&o, wheel, 5 * TICK);
+    crowd_one_tick(&o, wheel, 5 * TICK, 0);
     cr_assert_eq(oracle_advance(&o, 5 * TICK - 1, true), 0);
     cr_assert_eq(oracle_advance(&o, 5 * TICK, false), CROWD);
     oracle_drain(&o);
@@ -125,11 +130,15 @@ WHEEL_TEST(wheel_memory, a_crowd_in_one_tick_expires)
 WHEEL_TEST(wheel_memory, the_part_of_a_tick_that_is_due)
 {
     struct oracle o;
+    size_t penned = 0;
 
-    crowd_one_tick(&o, wheel, 5 * TICK - 10);
+    crowd_one_tick(&o, wheel, 5 * TICK - 10, 100);
     cr_assert_eq(oracle_advance(&o, 5 * TICK - 11, true), 0);
-    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, false), 0);
-    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, true), CROWD);
+    for (unsigned i = 0; i < CROWD; i++)
+        penned += o.node[i].place == PLACE_PEN;
+    cr_assert(penned > 0 && penned < CROWD);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, false), penned, "the slot is not sparse");
+    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, true), CROWD - penned);
     oracle_close(&o);
 }
 
@@ -184,7 +193,7 @@ WHEEL_TEST(wheel_memory, removal_from_the_pen)
 {
     struct oracle o;
 
-    crowd_one_tick(&o, wheel, 5 * TICK);
+    crowd_one_tick(&o, wheel, 5 * TICK, 0);
     for (unsigned i = 0; i < CROWD; i += 2)
         oracle_remove(&o, &o.node[i]);
     oracle_check_exact(&o);
@@ -213,7 +222,7 @@ WHEEL_TEST(wheel_memory, next_call_with_a_pen)
 {
     struct oracle o;
 
-    crowd_one_tick(&o, wheel, 5 * TICK);
+    crowd_one_tick(&o, wheel, 5 * TICK, 0);
     cr_assert_eq(wheel_earliest(o.wheel, true), 5 * TICK);
     cr_assert_leq(wheel_next_call(o.wheel), 5 * TICK);
     cr_assert_gt(wheel_next_call(o.wheel), 0);

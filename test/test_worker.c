@@ -446,6 +446,52 @@ WHEEL_TEST(worker, cancel_sync_returns_after_the_hook)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/* ---- precision ---- */
+
+struct stamp {
+    hwt_timer *timer;
+    _Atomic uint64_t at;
+};
+
+static void put_stamp(hwt_timeout *timeout, void *arg)
+{
+    struct stamp *stamp = arg;
+
+    (void)timeout;
+    atomic_store(&stamp->at, hwt_timer_now(stamp->timer));
+}
+
+/* How long after its deadline, which lies a millisecond into a tick, a quiet while from now. */
+static uint64_t lateness_alone(hwt_timer *timer, uint64_t tick_ns)
+{
+    uint64_t deadline = (hwt_timer_now(timer) / tick_ns + 20) * tick_ns + HWT_MSEC(1);
+    struct stamp stamp = {.timer = timer};
+
+    cr_assert_eq(hwt_new_timeout_at(timer, put_stamp, &stamp, deadline, NULL), 0);
+    while (atomic_load(&stamp.at) == 0)
+        usleep(1000);
+    cr_assert_geq(stamp.at, deadline, "G1");
+    return stamp.at - deadline;
+}
+
+/* G4: after a quiet while, what is alone in its tick is not held until the tick is over. */
+WHEEL_TEST(worker, alone_it_runs_at_its_deadline)
+{
+    const uint64_t tick = HWT_MSEC(50);
+    uint64_t late = UINT64_MAX;
+    hwt_timer *timer = NULL;
+    hwt_config config;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    config.tick_ns = tick;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    for (int i = 0; i < 5 && late > tick / 2; i++) /* this machine may be busy */
+        late = lateness_alone(timer, tick);
+    cr_assert_leq(late, tick / 2);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
 /* ---- periodic ---- */
 
 WHEEL_TEST(worker, periodic_in_real_time)
