@@ -5,7 +5,7 @@
  */
 #include "timer.h"
 
-#define PREFETCH_AHEAD 6
+#define PREFETCH_AHEAD 12
 #define QUIET_TICKS    16
 
 /* ---- filing and burying ---- */
