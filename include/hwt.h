@@ -102,7 +102,8 @@ typedef struct hwt_config {
     uint64_t tick_ns;         /* granularity of expiry; default 1 ms; at least 1 us. A finer
                                        tick costs nothing while nothing is due */
     uint32_t ticks_per_wheel; /* slots per level; default 512; rounded up to a power of two;
-                                       at most 2^20 */
+                                       at most 2^20. The lowest level of a hierarchical wheel has
+                                       more where that saves cascades */
     hwt_wheel_kind wheel;
     uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
     size_t reserve;       /* timeouts allocated up front: this many can be pending without
