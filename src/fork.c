@@ -13,19 +13,19 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void before(void)
 {
     registry_before_fork();
-    pool_before_fork();
+    slab_lock();
 }
 
 static void in_parent(void)
 {
-    pool_after_fork();
+    slab_unlock();
     registry_after_fork(false);
 }
 
 static void in_child(void)
 {
     add_relaxed(&fork_generation, 1);
-    pool_after_fork();
+    slab_unlock();
     registry_after_fork(true);
 }
 

@@ -12,9 +12,9 @@
 #define HWT_POOL_H
 
 #include "poison.h"
-#include "timeout.h"
+#include "slab.h"
 
-#define POOL_BATCH 32
+#define POOL_BATCH SLAB_BATCH
 
 /* A thread's own free blocks, by `link`. */
 struct magazine {
@@ -74,9 +74,5 @@ int pool_reserve(size_t count);
  */
 #define POOL_TRIM_ABOVE 16384
 void pool_trim(void);
-
-/* Around a fork: before, in the parent, in the child. */
-void pool_before_fork(void);
-void pool_after_fork(void);
 
 #endif
