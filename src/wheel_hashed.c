@@ -140,7 +140,7 @@ static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
     const struct hashed *w = container_of(wheel, const struct hashed, wheel);
 
     (void)deadline;
-    return w->slot[tree_winner(w)].head.live;
+    return w->tree[1] ? w->slot[tree_winner(w)].head.live : 0;
 }
 
 static uint64_t prepare(struct wheel *wheel)
@@ -151,7 +151,10 @@ static uint64_t prepare(struct wheel *wheel)
 
 static void foresee(const struct wheel *wheel)
 {
-    (void)wheel;
+    const struct hashed *w = container_of(wheel, const struct hashed, wheel);
+
+    if (w->tree[1] != 0)
+        bucket_prefetch_arguments(&w->slot[tree_winner(w)]);
 }
 
 static hwt_timeout *pop(struct wheel *wheel)

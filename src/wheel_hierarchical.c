@@ -3,7 +3,7 @@
  * The hierarchical wheel (Varghese and Lauck's scheme 7; Linux, Kafka), tickless.
  *
  * Slot s of a level stands for the ticks t with t >> shift == s. Level 0 has a slot for each tick,
- * and eight times as many as the levels above (4096 instead of 512), so that most timeouts are
+ * and four times as many as the levels above (2048 instead of 512), so that most timeouts are
  * filed once and never cascade. Every level is a ring of twice its slots: the window the current
  * tick is in, and the next one. So what a slot of level l holds can come down to level l - 1 at any
  * time while the window before it lasts, a few timeouts per tick (trickle), and no tick has to

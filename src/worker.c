@@ -318,7 +318,7 @@ static uint64_t wake_up_time(const hwt_timer *timer, uint64_t wake_before)
     uint64_t next = load_relaxed(&w->next_deadline);
 
     if (next < DEADLINE_NEVER && next > w->passed &&
-        next - w->passed >= QUIET_TICKS * timer->tick_ns && wheel_is_sparse(w->wheel, next))
+        (next - w->passed) / QUIET_TICKS >= timer->tick_ns && wheel_is_sparse(w->wheel, next))
         return next;
     return wake_before + timer->park.slack;
 }
