@@ -39,7 +39,7 @@ void run_hook(hwt_timeout *timeout)
 /* ---- counting ---- */
 
 /* A run that may be the last ends it as far as the counts go, before its task is called. */
-static void count_end(hwt_timer *timer, bool elsewhere)
+HOT void count_end(hwt_timer *timer, bool elsewhere)
 {
     if (elsewhere)
         add_relaxed(&lanes_here(&timer->lanes)->expired, 1);
@@ -58,7 +58,7 @@ static void uncount_end(hwt_timer *timer, bool elsewhere)
         bump_single_writer(&timer->worker.count.expired, (uint64_t)-1);
 }
 
-static void count_lateness(struct run_counters *count, uint64_t late, bool shared)
+HOT void count_lateness(struct run_counters *count, uint64_t late, bool shared)
 {
     unsigned bin = late ? 63 - (unsigned)__builtin_clzll(late) : 0;
     uint64_t most = load_relaxed(&count->late_max);
@@ -74,7 +74,7 @@ static void count_lateness(struct run_counters *count, uint64_t late, bool share
         continue;
 }
 
-static void count_run(hwt_timer *timer, const hwt_timeout *timeout, uint64_t now, bool elsewhere)
+HOT void count_run(hwt_timer *timer, const hwt_timeout *timeout, uint64_t now, bool elsewhere)
 {
     uint64_t deadline = word_deadline(load_relaxed(&timeout->word));
 
@@ -99,7 +99,7 @@ static __attribute__((cold)) void tell_slow(hwt_timer *timer, hwt_task *task, ui
 
 /* ---- one run ---- */
 
-static void call_task(hwt_timer *timer, hwt_timeout *timeout)
+HOT void call_task(hwt_timer *timer, hwt_timeout *timeout)
 {
     uint64_t started, took;
 
@@ -118,12 +118,8 @@ static void call_task(hwt_timer *timer, hwt_timeout *timeout)
 static uint64_t next_period(const hwt_timer *timer, const hwt_timeout *timeout)
 {
     const struct timeout_extra *extra = timeout_extra(timeout);
-    uint64_t period, deadline, now;
+    uint64_t period = extra->period_ns, deadline = word_deadline(load_relaxed(&timeout->word)), now;
 
-    if (!(timeout->kind & KIND_PERIODIC))
-        return DEADLINE_NEVER;
-    period = extra->period_ns;
-    deadline = word_deadline(load_relaxed(&timeout->word));
     if (extra->mode == HWT_FIXED_RATE)
         return deadline_after(deadline, period);
     now = timer_now(timer);
@@ -134,9 +130,14 @@ static uint64_t next_period(const hwt_timer *timer, const hwt_timeout *timeout)
     return deadline_after(deadline, period);
 }
 
-static void end_run(hwt_timer *timer, hwt_timeout *timeout)
+HOT uint64_t next_run(const hwt_timer *timer, const hwt_timeout *timeout)
 {
-    uint64_t next = next_period(timer, timeout);
+    return unlikely(timeout->kind & KIND_PERIODIC) ? next_period(timer, timeout) : DEADLINE_NEVER;
+}
+
+HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
+{
+    uint64_t next = next_run(timer, timeout);
 
     switch (timeout_finish(timeout, next, WORD_PENDING)) {
     case FINISH_EXPIRED:
@@ -158,7 +159,7 @@ static void end_run(hwt_timer *timer, hwt_timeout *timeout)
     }
 }
 
-static void run_here(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
+HOT void run_here(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
 {
     if (!(timeout->kind & KIND_PERIODIC))
         count_end(timer, false);
@@ -214,7 +215,7 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
     run_frames = &frame;
     call_task(timer, timeout);
     if (likely(timer_is_ours(timer))) {
-        if (timeout_finish(timeout, next_period(timer, timeout), WORD_NUDGED) == FINISH_CANCELLED)
+        if (timeout_finish(timeout, next_run(timer, timeout), WORD_NUDGED) == FINISH_CANCELLED)
             run_hook(timeout); /* part of the run: cancel_sync waits for it */
         timeout_run_over(timeout);
         report(timer, timeout);

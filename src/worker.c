@@ -180,7 +180,7 @@ bool worker_collect(hwt_timer *timer, uint64_t horizon)
 
 /* ---- running ---- */
 
-static bool must_leave(const hwt_timer *timer)
+HOT bool must_leave(const hwt_timer *timer)
 {
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
 }
