@@ -33,7 +33,7 @@ static void advance(void)
     int ran;
 
     for (int i = 0; i < MODELS; i++)
-        models[i].fresh = false;
+        models[i].fresh = models[i].moved = false;
     pass_latest = 0;
     pass_runs = 0;
     in_pass = true;

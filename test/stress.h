@@ -58,7 +58,11 @@ stress_fail(const char *file, int line, const char *condition, const char *forma
     va_end(list);
     fprintf(stderr, "%s:%d: not so: %s: %s (HWT_SEED=%" PRIu64 ")\n", file, line, condition, text,
             *stress_seed());
+#ifdef FUZZ_TARGET
+    abort(); /* libFuzzer keeps the input of a crash */
+#else
     _exit(1);
+#endif
 }
 
 #define STRESS_CHECK(condition, ...)                                                               \
