@@ -66,13 +66,15 @@ static void sometimes_short(struct walk *w)
 static void short_walks(hwt_wheel_kind kind, uint32_t slots, void (*before_step)(struct walk *w))
 {
     struct walk w = {.tick_ns = TICK, .slots = slots, .before_step = before_step};
+    size_t refused = 0;
 
     w.random = test_seed("wheel_memory");
     for (size_t i = 0; i < test_epoch_count; i++) {
         have_memory();
         random_walk(&w, kind, test_epochs[i], 2500);
-        cr_assert_gt(refusals, 0, "the pen was never needed");
+        refused += refusals;
     }
+    cr_assert_gt(refused, 0, "the pen was never needed");
 }
 
 WHEEL_TEST(wheel_memory, always_short_2_slots)
