@@ -258,6 +258,17 @@ bool wait_pending(const hwt_timer *timer, uint64_t pending)
     return wait_until(has_pending, timer, pending);
 }
 
+static bool has_threads(const void *subject, uint64_t wanted)
+{
+    (void)subject;
+    return thread_count() == wanted;
+}
+
+bool wait_threads(unsigned count)
+{
+    return wait_until(has_threads, NULL, count);
+}
+
 /* ---- the process ---- */
 
 unsigned thread_count(void)

@@ -114,6 +114,7 @@ void gate_open(gate *g);
 bool wait_count(const atomic_uint *counter, unsigned at_least);
 bool wait_state(const hwt_timeout *timeout, hwt_state state);
 bool wait_pending(const hwt_timer *timer, uint64_t pending);
+bool wait_threads(unsigned count); /* a thread that was joined is listed a moment longer */
 
 /* ---- the process ---- */
 unsigned thread_count(void);

@@ -199,7 +199,7 @@ Test(worker_thread, detached_attribute)
     hwt_config_init(&config);
     config.thread_attr = &attr;
     look_from(&config, &v);
-    cr_assert_eq(thread_count(), threads);
+    cr_assert(wait_threads(threads));
     pthread_attr_destroy(&attr);
 }
 
