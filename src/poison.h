@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Debug builds mark the blocks that lie free in the pool, so that AddressSanitizer and valgrind
- * report whoever still uses one. the fields before `task` stay open: the pool itself links by them.
+ * report whoever still uses one. The fields before `task` stay open: the pool itself links by them.
  */
 #ifndef HWT_POISON_H
 #define HWT_POISON_H

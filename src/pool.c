@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "platform.h"
-#include "slab.h"
 
 #define SHARDS          128u
 #define MAGAZINE_MAX    (2 * POOL_BATCH)

@@ -76,7 +76,7 @@ HOT void count_lateness(struct run_counters *count, uint64_t late, bool shared)
 
 HOT void count_run(hwt_timer *timer, const hwt_timeout *timeout, uint64_t now, bool elsewhere)
 {
-    uint64_t deadline = word_deadline(load_relaxed(&timeout->word));
+    uint64_t deadline = timeout_deadline(timeout);
 
     if (elsewhere)
         add_relaxed(&lanes_here(&timer->lanes)->runs, 1);
@@ -118,7 +118,7 @@ HOT void call_task(hwt_timer *timer, hwt_timeout *timeout)
 static uint64_t next_period(const hwt_timer *timer, const hwt_timeout *timeout)
 {
     const struct timeout_extra *extra = timeout_extra(timeout);
-    uint64_t period = extra->period_ns, deadline = word_deadline(load_relaxed(&timeout->word)), now;
+    uint64_t period = extra->period_ns, deadline = timeout_deadline(timeout), now;
 
     if (extra->mode == HWT_FIXED_RATE)
         return deadline_after(deadline, period);
@@ -146,7 +146,7 @@ HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
         break;
     case FINISH_AGAIN:
         timeout_run_over(timeout);
-        if (word_deadline(load_relaxed(&timeout->word)) == next)
+        if (timeout_deadline(timeout) == next)
             worker_file_in_order(timer, timeout); /* more runs to catch up on: in this pass */
         else
             worker_file(timer, timeout); /* re-armed: in a later one (G11) */

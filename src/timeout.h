@@ -148,6 +148,12 @@ static inline void *timeout_arg(const hwt_timeout *timeout)
     return unlikely(timeout->kind & KIND_EXTENDED) ? timeout_extra(timeout)->arg : timeout->arg;
 }
 
+/* As it stands; others may be moving it, so nothing else is read on the strength of it. */
+static inline uint64_t timeout_deadline(const hwt_timeout *timeout)
+{
+    return word_deadline(load_relaxed(&timeout->word));
+}
+
 /*
  * Every change of the word is acquire-release: acquire, so that whoever wins sees what the one
  * before left behind; release, so that the next one sees what this one did.

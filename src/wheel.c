@@ -26,11 +26,6 @@ void wheel_destroy(struct wheel *wheel)
     wheel->ops->destroy(wheel);
 }
 
-static uint64_t deadline_of(const hwt_timeout *timeout)
-{
-    return word_deadline(load_relaxed(&timeout->word));
-}
-
 /* ---- the pen: slow, but it needs no memory ---- */
 
 static void pen_insert(struct wheel *wheel, hwt_timeout *timeout)
@@ -64,7 +59,7 @@ static void pen_expire(struct wheel *wheel, uint64_t now, struct bucket *due)
     hwt_timeout **link = &wheel->pen;
 
     while (*link) {
-        if (deadline_of(*link) > now)
+        if (timeout_deadline(*link) > now)
             link = &(*link)->fellow;
         else if (!wheel_bucket_insert(wheel, due, pen_take(link)))
             return; /* back in the pen; `due` holds some to go on with */
@@ -76,7 +71,7 @@ static uint64_t pen_earliest(const struct wheel *wheel)
     uint64_t earliest = UINT64_MAX;
 
     for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = timeout->fellow)
-        earliest = min_u64(earliest, deadline_of(timeout));
+        earliest = min_u64(earliest, timeout_deadline(timeout));
     return earliest;
 }
 
@@ -97,7 +92,7 @@ void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
 
 static const struct bucket *bucket_for(const struct wheel *wheel, const hwt_timeout *timeout)
 {
-    uint64_t tick = wheel_tick_of(wheel, deadline_of(timeout));
+    uint64_t tick = wheel_tick_of(wheel, timeout_deadline(timeout));
     return wheel->ops->bucket_of(wheel, max_u64(tick, wheel->current));
 }
 
@@ -124,7 +119,7 @@ void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
 
 bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout)
 {
-    if (likely(bucket_insert(bucket, &wheel->store, timeout, deadline_of(timeout))))
+    if (likely(bucket_insert(bucket, &wheel->store, timeout, timeout_deadline(timeout))))
         return true;
     pen_insert(wheel, timeout);
     return false;
@@ -148,7 +143,7 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t now, struct
 
     while ((count = bucket_take(from, &wheel->store, batch, BUCKET_BATCH)) > 0) {
         for (unsigned i = 0; i < count; i++) {
-            uint64_t deadline = deadline_of(batch[i]);
+            uint64_t deadline = timeout_deadline(batch[i]);
             if (deadline <= now)
                 wheel_bucket_insert(wheel, due, batch[i]);
             else
@@ -201,7 +196,7 @@ static uint64_t scan_slots(hwt_timeout *const *slot, unsigned count, uint64_t bo
 {
     for (unsigned i = 0; i < count && best > bound; i++) {
         if (slot[i])
-            best = min_u64(best, deadline_of(slot[i]));
+            best = min_u64(best, timeout_deadline(slot[i]));
     }
     return best;
 }

@@ -138,7 +138,7 @@ static void file_lower(struct hierarchical *w, hwt_timeout **batch, unsigned cou
 {
     wheel_expect(&w->wheel, batch, count);
     for (unsigned i = 0; i < count; i++)
-        wheel_insert(&w->wheel, batch[i], word_deadline(load_relaxed(&batch[i]->word)));
+        wheel_insert(&w->wheel, batch[i], timeout_deadline(batch[i]));
 }
 
 static void come_down(struct hierarchical *w, unsigned level, uint64_t slot, size_t most)

@@ -10,11 +10,6 @@
 
 /* ---- filing and burying ---- */
 
-static uint64_t deadline_of(const hwt_timeout *timeout)
-{
-    return word_deadline(load_relaxed(&timeout->word));
-}
-
 void worker_leave_adrift(hwt_timer *timer, hwt_timeout *timeout)
 {
     timeout->place = PLACE_ADRIFT;
@@ -39,7 +34,7 @@ static void reclaim(hwt_timer *timer, hwt_timeout *timeout)
 void worker_file(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
-    uint64_t deadline = deadline_of(timeout);
+    uint64_t deadline = timeout_deadline(timeout);
 
     if (unlikely(w->reclaiming))
         reclaim(timer, timeout);
@@ -52,7 +47,7 @@ void worker_file(hwt_timer *timer, hwt_timeout *timeout)
 void worker_file_in_order(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
-    uint64_t deadline = deadline_of(timeout);
+    uint64_t deadline = timeout_deadline(timeout);
 
     if (unlikely(w->reclaiming))
         reclaim(timer, timeout);
