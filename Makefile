@@ -27,7 +27,6 @@ WERROR     ?= -Werror
 prefix     ?= /usr/local
 libdir     ?= $(prefix)/lib
 includedir ?= $(prefix)/include
-mandir     ?= $(prefix)/share/man
 pcdir      := $(libdir)/pkgconfig
 
 version_part = $(shell sed -n 's/^\#define HWT_VERSION_$(1) *\([0-9]*\).*/\1/p' include/hwt.h)
@@ -119,25 +118,15 @@ LIBS     := $(B)/libhwt.a $(B)/$(REALNAME) $(B)/$(SONAME) $(B)/libhwt.so
 INTERNAL := $(O)/libhwt-internal.a
 
 LIB_O    := $(patsubst %.c,$(O)/%.o,$(wildcard src/*.c))
-UNIT     := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/test_*.c))
-STRESS   := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/stress_*.c))
-FAULT    := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/fault_*.c))
-MODELS   := $(patsubst test/%.cc,$(B)/test/%,$(wildcard test/model_*.cc))
-FUZZ     := $(patsubst test/%.c,$(B)/test/%,$(wildcard test/fuzz_*.c))
-SUPPORT  := $(patsubst %.c,$(O)/%.o,$(wildcard test/support.c))
-REPLAY_O := $(patsubst %.c,$(O)/%.o,$(wildcard bench/replay*.c))
-TRACE    := bench/data/linux-tcp-timers.csv.xz
-MANUAL   := $(wildcard docs/man/*.3)
 
 # C, that is: the models' headers are C++.
-C_FILES  := $(filter-out test/model%,$(wildcard include/*.h src/*.[ch] test/*.[ch] bench/*.[ch] \
-	bench/*/*.[ch] docs/examples/*.[ch]))
-SCRIPTS  := $(wildcard test/*.sh bench/*.sh bench/*/*.sh .ci/*)
+C_FILES  := $(filter-out test/model/%,$(wildcard include/*.h src/*.[ch] test/*.[ch] test/*/*.[ch] \
+	bench/*.[ch] bench/*/*.[ch] docs/examples/*.[ch]))
+SCRIPTS  := $(wildcard test/*.sh test/*/*.sh bench/*.sh bench/*/*.sh .ci/*)
 
 # Which file is installed where. Both install and uninstall follow this list.
 INSTALLED := $(includedir)/hwt.h $(pcdir)/hwt.pc \
-	$(addprefix $(libdir)/,libhwt.a $(REALNAME) $(SONAME) libhwt.so) \
-	$(patsubst docs/man/%,$(mandir)/man3/%,$(MANUAL))
+	$(addprefix $(libdir)/,libhwt.a $(REALNAME) $(SONAME) libhwt.so)
 
 # ---- the library ----
 
@@ -182,135 +171,16 @@ $(B)/libhwt.a: $(O)/libhwt.o
 
 $(B)/$(REALNAME): $(O)/libhwt.o src/hwt.map $(O)/flags
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK_SO) -o $@ $< $(CK_LIBS)
+	$(Q)$(CC) $(LINK_SO) -o $@ $<
 
 $(B)/$(SONAME): $(B)/$(REALNAME)
 	$(Q)ln -sf $(REALNAME) $@
 $(B)/libhwt.so: $(B)/$(SONAME)
 	$(Q)ln -sf $(SONAME) $@
 
-# ---- tests ----
+# ---- what is not the library: its rules stand beside it ----
 
-$(O)/test/%.o: test/%.c $(O)/flags
-	$(call say,CC,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(TEST_C) -c -o $@ $<
-
-$(O)/libsupport.a: $(SUPPORT) $(O)/files
-	@rm -f $@
-	$(Q)$(AR) rcs $@ $(SUPPORT)
-
-# A test may name what its own link needs, in a line `/* LDFLAGS: ... */`.
-own_ldflags = $$(sed -n 's,^/\* LDFLAGS: \(.*\) \*/$$,\1,p' test/$(@F).c)
-link_test = $(CC) -no-pie $(LINK) -o $@ $(1) $(O)/libsupport.a $(INTERNAL) $(own_ldflags) $(2)
-
-$(UNIT): $(B)/test/%: $(O)/test/%.o $(SUPPORT) $(O)/libsupport.a $(INTERNAL)
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(call link_test,$< $(SUPPORT),-lcriterion)
-
-# These take what they use from the support code, and so need Criterion only if that does.
-$(STRESS) $(FAULT) $(FUZZ): $(B)/test/%: $(O)/test/%.o $(O)/libsupport.a $(INTERNAL)
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(call link_test,$<)
-
-$(MODELS): $(B)/test/%: test/%.cc $(O)/flags
-	$(call say,CXX,$@)
-	@mkdir -p $(@D) $(O)/test
-	$(Q)$(CXX) -std=gnu++17 -O2 -g -Wall -Wextra $(WERROR) $(INCLUDES) -pthread \
-		-MMD -MP -MF $(O)/test/$*.d -MT $@ $(CXXFLAGS) -o $@ $<
-
-.PHONY: unit-programs stress-programs
-unit-programs: $(UNIT) ## Build the unit tests
-stress-programs: $(STRESS) $(FAULT) $(FUZZ) ## Build the stress, fault and fuzz programs
-
-run = @KIND=$(1) BUILD=$(BUILD) CC='$(CC)' CXX='$(CXX)' MAKE='$(MAKE)' test/run-tests.sh $(2)
-
-.PHONY: check
-check: deps ## Build and run every test: unit, fuzz, stress, faults, checks (minutes)
-	@$(MAKE) --no-print-directory all unit-programs stress-programs \
-		$(B)/hwt-replay
-	$(call run,$(KIND),unit fuzz stress fault $(if $(filter release,$(KIND)),scripts))
-
-.PHONY: stress
-stress: export STRESS_SECONDS ?= 20
-stress: deps ## Run the stress and fault programs for long (STRESS_SECONDS=20 each)
-	@$(MAKE) --no-print-directory stress-programs
-	$(call run,$(KIND),stress fault)
-
-.PHONY: debug asan ubsan tsan
-debug: ## Build the library with assertions and validators, in build/debug
-asan: ## Build it under AddressSanitizer and UBSan, in build/asan
-ubsan: ## Build it under UBSan, in build/ubsan
-tsan: ## Build it under ThreadSanitizer, in build/tsan
-debug asan ubsan tsan:
-	@$(MAKE) --no-print-directory KIND=$@ all
-
-# Criterion does not start under TSan.
-.PHONY: check-debug check-asan check-ubsan check-tsan
-check-debug: ## Run the tests on the debug build
-check-asan: ## Run the tests under ASan and UBSan
-check-ubsan: ## Run the tests under UBSan
-check-tsan: ## Run the stress and fault programs under TSan
-check-debug check-asan check-ubsan: check-%: deps
-	@$(MAKE) --no-print-directory KIND=$* all unit-programs stress-programs
-	$(call run,$*,unit fuzz stress fault)
-check-tsan: deps
-	@$(MAKE) --no-print-directory KIND=tsan all stress-programs
-	$(call run,tsan,stress fault)
-
-.PHONY: model-programs model
-model-programs: $(MODELS) ## Build the relacy models
-model: deps ## Check the relacy and spin models of the protocols
-	@if echo '#include <relacy/relacy.hpp>' | $(CXX) -x c++ -E - >/dev/null 2>&1; then \
-		$(MAKE) --no-print-directory model-programs; \
-	fi
-	$(call run,$(KIND),model)
-
-.PHONY: valgrind
-valgrind: deps ## Run the unit tests under valgrind
-	@$(MAKE) --no-print-directory KIND=debug unit-programs stress-programs
-	$(call run,debug,valgrind)
-
-# libFuzzer needs a library of its own, built by clang.
-fuzz_flags := -fsanitize=fuzzer-no-link -DFUZZ_TARGET
-.PHONY: fuzz
-fuzz: ## Fuzz the API with libFuzzer, for FUZZ_SECONDS=60 (needs clang)
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang KIND=asan CPPFLAGS='$(fuzz_flags)' \
-		all $(patsubst $(B)/%,$(BUILD)/fuzz/asan/obj/%.o,$(FUZZ))
-	@mkdir -p $(BUILD)/fuzz/corpus
-	@for name in $(notdir $(FUZZ)); do \
-		clang -fsanitize=fuzzer,address,undefined -no-pie -o $(BUILD)/fuzz/$$name \
-			$(BUILD)/fuzz/asan/obj/test/$$name.o $(BUILD)/fuzz/asan/libhwt.a -pthread && \
-		$(BUILD)/fuzz/$$name -max_total_time=$${FUZZ_SECONDS:-60} -max_len=600 -print_final_stats=1 \
-			-artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/corpus || exit; \
-	done
-
-.PHONY: coverage
-coverage: deps ## Measure what the tests reach, into build/coverage/index.html
-	@$(MAKE) --no-print-directory KIND=coverage unit-programs stress-programs
-	@find $(BUILD)/coverage -name '*.gcda' -delete
-	$(call run,coverage,unit fuzz stress fault)
-	gcovr --root . --filter src/ --branches --exclude-throw-branches --print-summary \
-		--html-details $(BUILD)/coverage/index.html $(BUILD)/coverage/obj/src
-
-# ---- replay, benchmarks, examples ----
-
-$(O)/bench/%.o: bench/%.c $(O)/flags
-	$(call say,CC,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(BENCH_C) -c -o $@ $<
-
-$(B)/hwt-replay: $(REPLAY_O) $(O)/bench/support.o $(B)/libhwt.a $(O)/files
-	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -llzma -lm
-
-.PHONY: demo
-demo: deps ## Replay four seconds of a real kernel's TCP timers
-	@$(MAKE) --no-print-directory $(B)/hwt-replay
-	$(B)/hwt-replay $(TRACE)
-
+include test/test.mk
 include bench/bench.mk
 include docs/examples/examples.mk
 
@@ -349,7 +219,6 @@ install: all ## Install header, libraries, hwt.pc (DESTDIR, prefix, libdir, incl
 	$(Q)sed -e 's,@prefix@,$(prefix),; s,@libdir@,$(libdir),; s,@includedir@,$(includedir),' \
 		-e 's,@version@,$(VERSION),' src/hwt.pc.in >$(DESTDIR)$(pcdir)/hwt.pc
 	$(Q)chmod 644 $(DESTDIR)$(pcdir)/hwt.pc
-	$(Q)$(if $(MANUAL),$(INSTALL) -m 644 $(MANUAL) $(DESTDIR)$(mandir)/man3,:)
 	$(Q)$(if $(DESTDIR),:,[ "$$(id -u)" != 0 ] || ldconfig || :)
 
 .PHONY: uninstall
@@ -366,5 +235,4 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(filter Makefile %.mk,$(MAKEFILE_LIST)) | \
 		while IFS="$$(printf '\t')" read -r t what; do printf '  %-16s %s\n' "$$t" "$$what"; done
 
--include $(patsubst %.o,%.d,$(LIB_O) $(SUPPORT) $(REPLAY_O))
--include $(patsubst $(B)/test/%,$(O)/test/%.d,$(UNIT) $(STRESS) $(FAULT) $(FUZZ) $(MODELS))
+-include $(LIB_O:.o=.d)

@@ -1,14 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Run tests that are already built and count them: run-tests.sh SECTION...
-#   unit      Criterion programs test/test_*.c
-#   valgrind  the same under valgrind, and test/fuzz_*.c
-#   stress    test/stress_*.c, STRESS_SECONDS each (default: their own)
-#   fault     test/fault_*.c
-#   fuzz      test/fuzz_*.c, on random input of a seed
-#   model     relacy models test/model_*.cc and spin models test/*.pml
-#   scripts   test/check_*.sh
+# Run tests that are already built and count them: run-tests.sh WHAT... where WHAT is a folder of
+# test/, or one of its files without the suffix (unit/lane, check/header):
+#   unit      programs of Criterion
+#   valgrind  the same under valgrind, and the fuzz programs
+#   stress    STRESS_SECONDS each (default: their own)
+#   fault
+#   fuzz      on random input of a seed
+#   model     relacy models (.cc) and spin models (.pml)
+#   check     scripts
+# or KIND=..., the kind of build for what follows.
 # Environment: KIND (kind of build), BUILD (its folder), CC, CXX, MAKE.
 #
 # The last line is `N passed, N failed`, with `, N skipped` if any were. HWT_TALLY names a file to
@@ -17,28 +19,43 @@
 set -u
 cd "$(dirname "$0")/.." || exit
 : "${KIND:=release}" "${BUILD:=build}" "${CC:=gcc}" "${CXX:=g++}" "${MAKE:=make}"
-export BUILD CC CXX MAKE
+export KIND BUILD CC CXX MAKE
 # A make that a script starts is not part of the one that started us.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-if [ "$KIND" = release ]; then programs=$BUILD/test; else programs=$BUILD/$KIND/test; fi
-logs=$programs/log
 passed=0 failed=0 skipped=0
 failures=()
 
-# Far beyond what any of them takes: only a hang meets it.
-limit=180
-case $KIND in asan | tsan | coverage) limit=400 ;; esac
-
 wrap=()
-prepare_sanitizer()
+use_kind() # kind
 {
-    export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}
-    export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}
+    KIND=$1
+    if [ "$KIND" = release ]; then programs=$BUILD/test; else programs=$BUILD/$KIND/test; fi
+    logs=$programs/log
+    mkdir -p "$logs"
+    wrap=()
     # The fixed shadow of older ThreadSanitizers collides with much address randomization.
     if [ "$KIND" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
         wrap=(setarch "$(uname -m)" -R)
     fi
+}
+
+# Far beyond what any of them takes: only a hang meets it.
+set_limit() # folder
+{
+    limit=180
+    case $KIND in asan | tsan | coverage) limit=400 ;; esac
+    case $1 in
+    stress) limit=$((limit + 10 * ${STRESS_SECONDS:-0})) ;;
+    model) limit=600 ;;
+    valgrind) limit=900 ;;
+    esac
+}
+
+prepare_sanitizers()
+{
+    export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}
+    export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}
 }
 
 report() # ok|FAIL|skip name remark
@@ -74,6 +91,7 @@ run() # log command...
 {
     local log=$1 status
     shift
+    mkdir -p "${log%/*}"
     timeout -k 10 "$limit" "${wrap[@]}" "$@" >"$log" 2>&1 </dev/null &
     child=$!
     wait "$child" 2>/dev/null
@@ -136,90 +154,36 @@ unit_program() # name [wrapper...]
     unit_result "$name" "$log" "$status" "$reports"
 }
 
-section_unit()
-{
-    local f
-    for f in test/test_*.c; do
-        [ -e "$f" ] && unit_program "$(basename "$f" .c)"
-    done
-}
-
 # Each of Criterion's children is a valgrind of its own, which takes its time: VALGRIND_TESTS names
-# the programs if not all are wanted.
-section_valgrind()
+# the unit tests if not all are wanted.
+run_valgrind()
 {
-    local f name
+    local name
     local memcheck=(valgrind -q --trace-children=yes --leak-check=full --fair-sched=try)
     command -v valgrind >/dev/null || { skip valgrind "not installed"; return; }
-    limit=900
     export HWT_VALGRIND=1
-    for f in test/test_*.c; do
-        [ -e "$f" ] || continue
-        name=$(basename "$f" .c)
-        case " ${VALGRIND_TESTS:-$name} " in
-        *" $name "*) unit_program "$name" "${memcheck[@]}" --log-file="$logs/$name.report.%p" ;;
-        esac
+    for name in ${VALGRIND_TESTS:-$(names unit)}; do
+        name=unit/${name#unit/}
+        unit_program "$name" "${memcheck[@]}" --log-file="$logs/$name.report.%p"
     done
     wrap=("${memcheck[@]}" --error-exitcode=99)
-    for f in test/fuzz_*.c; do
-        [ -e "$f" ] && plain_program "$(basename "$f" .c)" 50
+    for name in $(names fuzz); do
+        plain_program "$name" "$programs/$name" 50
     done
     wrap=()
 }
 
-plain_program() # name arguments...
+plain_program() # name command...
 {
     local name=$1 log=$logs/$1.log status
     shift
-    run "$log" "$programs/$name" "$@"
+    run "$log" "$@"
     status=$?
     case $status in
     0) pass "$name" 1 "$(tail -n 1 "$log")" ;;
     77) skip "$name" "$(tail -n 1 "$log")" ;;
     *) fail "$name" 1 "$(why $status)" "$log" ;;
     esac
-}
-
-plain_programs() # prefix
-{
-    local f
-    for f in test/"$1"_*.c; do
-        [ -e "$f" ] && plain_program "$(basename "$f" .c)" ${STRESS_SECONDS:+"$STRESS_SECONDS"}
-    done
-}
-
-section_stress()
-{
-    limit=$((limit + 10 * ${STRESS_SECONDS:-0}))
-    plain_programs stress
-}
-
-section_fault()
-{
-    plain_programs fault
-}
-
-section_fuzz()
-{
-    local STRESS_SECONDS=
-    plain_programs fuzz
-}
-
-section_scripts()
-{
-    local f name log status
-    for f in test/check_*.sh; do
-        [ -e "$f" ] || continue
-        name=$(basename "$f")
-        log=$logs/$name.log
-        run "$log" "$f"
-        status=$?
-        case $status in
-        0) pass "$name" 1 "$(tail -n 1 "$log")" ;;
-        77) skip "$name" "$(tail -n 1 "$log")" ;;
-        *) fail "$name" 1 "$(why $status)" "$log" ;;
-        esac
-    done
 }
 
 # A model says what its verifier needs in lines `/* spin: ... */` (compile) and `/* pan: ... */`
@@ -229,22 +193,20 @@ spin_option() # file what
     sed -n "s,^/\* $2: \(.*\) \*/\$,\1,p" "$1"
 }
 
-spin_model() # file
+spin_model() # name
 {
-    local name source log dir claim compile
-    name=$(basename "$1")
-    source=$PWD/$1 log=$PWD/$logs/$name.log dir=$programs/spin_${name%.pml}
-    read -ra compile <<<"$(spin_option "$1" spin)"
-    mkdir -p "$dir"
+    local name=$1 source=$PWD/test/$1.pml log=$PWD/$logs/$1.log dir=$programs/$1.spin claim compile
+    read -ra compile <<<"$(spin_option "$source" spin)"
+    mkdir -p "$dir" "${log%/*}"
     if ! (cd "$dir" && spin -a "$source" && gcc -O2 -w "${compile[@]}" -o claims pan.c &&
         gcc -O2 -w "${compile[@]}" -DNOCLAIM -o plain pan.c) >"$log" 2>&1; then
         fail "$name" 1 "does not compile" "$log"
         return
     fi
-    spin_run "$name" "$dir/plain" "$log" "$(spin_option "$1" pan)"
+    spin_run "$name" "$dir/plain" "$log" "$(spin_option "$source" pan)"
     while read -r claim; do
-        spin_run "$name $claim" "$dir/claims" "$log" "$(spin_option "$1" pan)" -N "$claim"
-    done < <(sed -n 's/^ltl  *\([A-Za-z0-9_]*\).*/\1/p' "$1")
+        spin_run "$name $claim" "$dir/claims" "$log" "$(spin_option "$source" pan)" -N "$claim"
+    done < <(sed -n 's/^ltl  *\([A-Za-z0-9_]*\).*/\1/p' "$source")
 }
 
 spin_run() # name verifier log options arguments...
@@ -263,20 +225,45 @@ spin_run() # name verifier log options arguments...
     fi
 }
 
-section_model()
+model() # name
+{
+    if [ -e "test/$1.pml" ]; then
+        if command -v spin >/dev/null; then spin_model "$1"
+        else skip "$1" "spin is not installed"; fi
+    elif [ -x "$programs/$1" ]; then
+        plain_program "$1" "$programs/$1"
+    else
+        skip "$1" "relacy is not installed"
+    fi
+}
+
+# What there is in a folder of test/, as folder/name: one line each.
+names() # folder
 {
     local f
-    limit=600
-    for f in test/model_*.cc; do
-        [ -e "$f" ] || continue
-        f=$(basename "$f" .cc)
-        if [ -x "$programs/$f" ]; then plain_program "$f"
-        else skip "$f" "relacy is not installed"; fi
+    for f in "test/$1"/*.{c,cc,pml,sh}; do
+        [ -e "$f" ] && f=${f#test/} && echo "${f%.*}"
     done
-    for f in test/*.pml; do
-        [ -e "$f" ] || continue
-        if command -v spin >/dev/null; then spin_model "$f"
-        else skip "$(basename "$f")" "spin is not installed"; fi
+}
+
+run_one() # folder/name
+{
+    set_limit "${1%%/*}"
+    case $1 in
+    unit/*) unit_program "$1" ;;
+    stress/* | fault/*) plain_program "$1" "$programs/$1" ${STRESS_SECONDS:+"$STRESS_SECONDS"} ;;
+    fuzz/*) plain_program "$1" "$programs/$1" ;;
+    model/*) model "$1" ;;
+    check/*) plain_program "$1" "test/$1.sh" ;;
+    *) fail "$1" 1 "no folder of tests" /dev/null ;;
+    esac
+}
+
+run_folder() # folder
+{
+    local name
+    for name in $(names "$1"); do
+        run_one "$name"
     done
 }
 
@@ -290,11 +277,21 @@ tally()
     echo "$passed passed, $failed failed$([ $skipped -gt 0 ] && echo ", $skipped skipped")"
 }
 
-mkdir -p "$logs"
-prepare_sanitizer
-for section in "$@"; do
-    echo "$section, $KIND build:"
-    "section_$section"
+use_kind "$KIND"
+prepare_sanitizers
+announced=
+for what in "$@"; do
+    case $what in
+    KIND=*) use_kind "${what#KIND=}" && continue ;;
+    esac
+    # Files of one folder stand under one line.
+    [ "$announced" = "${what%%/*} $KIND" ] || echo "${what%%/*}, $KIND build:"
+    announced="${what%%/*} $KIND"
+    case $what in
+    valgrind) set_limit valgrind && run_valgrind ;;
+    */*) run_one "$what" ;;
+    *) run_folder "$what" ;;
+    esac
 done
 tally
 [ $failed -eq 0 ]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Runs each hot path many times under callgrind, which is told where each begins and ends: timings
- * do not repeat on a busy machine, instruction counts do. See test/check_instructions.sh.
+ * do not repeat on a busy machine, instruction counts do. See test/check/instructions.sh.
  */
 #include <hwt.h>
 

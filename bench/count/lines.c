@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "harness.h"
 #include "lines.h"
+#include "suite/harness.h"
 
 #define DEPTH     1024
 #define PRODUCERS 128

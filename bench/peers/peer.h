@@ -3,7 +3,7 @@
 #ifndef HWT_BENCH_PEER_H
 #define HWT_BENCH_PEER_H
 
-#include "harness.h"
+#include "suite/harness.h"
 
 /* What a timeout is called with; the caller's, and part of something larger. */
 struct event {

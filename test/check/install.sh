@@ -1,0 +1,105 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# make install, into a prefix and under DESTDIR: a program finds the library through pkg-config and
+# runs, linked dynamically and statically; make uninstall leaves no file behind.
+
+set -eu
+cd "$(dirname "$0")/../.."
+: "${BUILD:=build}" "${CC:=gcc}" "${MAKE:=make}" "${PKG_CONFIG:=pkg-config}"
+unset MAKEFLAGS MFLAGS DESTDIR prefix libdir includedir
+command -v "$PKG_CONFIG" >/dev/null || { echo "pkg-config is not installed"; exit 77; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+cat >"$tmp/x.c" <<'END'
+#include <errno.h>
+#include <hwt.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+
+static sem_t rang;
+
+static void ring(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    *(int *)arg += 1;
+    sem_post(&rang);
+}
+
+int main(void)
+{
+    hwt_timer *timer;
+    int rings = 0;
+
+    sem_init(&rang, 0, 0);
+    if (strcmp(hwt_version(), "1.0.0") != 0 || hwt_timer_create(&timer, NULL) != 0)
+        return 1;
+    if (hwt_new_timeout(timer, ring, &rings, HWT_MSEC(5), NULL) != 0)
+        return 2;
+    while (sem_wait(&rang) != 0 && errno == EINTR)
+        ;
+    if (hwt_timer_stop(timer, NULL) != 0 || hwt_timer_destroy(timer) != 0)
+        return 3;
+    printf("%d\n", rings);
+    return rings == 1 ? 0 : 4;
+}
+END
+
+fail()
+{
+    echo "$*"
+    exit 1
+}
+
+files() # folder
+{
+    (cd "$1" && find . ! -type d | LC_ALL=C sort)
+}
+
+mk()
+{
+    "$MAKE" -s KIND=release BUILD="$BUILD" CC="$CC" "$@"
+}
+
+use() # prefix libdir
+{
+    local flags
+    export PKG_CONFIG_PATH=$2/pkgconfig
+    [ "$("$PKG_CONFIG" --modversion hwt)" = 1.0.0 ] || fail "hwt.pc has the wrong version"
+    read -ra flags <<<"$("$PKG_CONFIG" --cflags --libs hwt)"
+    $CC "$tmp/x.c" "${flags[@]}" -o "$tmp/dynamic"
+    LD_LIBRARY_PATH=$2 timeout 20 "$tmp/dynamic" >/dev/null || fail "the dynamic program: $?"
+    $CC "$tmp/x.c" "${flags[@]}" --static -o "$tmp/static"
+    timeout 20 "$tmp/static" >/dev/null || fail "the static program: $?"
+    read -ra flags <<<"$("$PKG_CONFIG" --static --cflags --libs hwt)"
+    $CC -static "$tmp/x.c" "${flags[@]}" -o "$tmp/static"
+    objdump -p "$tmp/dynamic" | grep -q 'NEEDED *libhwt\.so\.1$' || fail "needs no libhwt.so.1"
+}
+
+# A plain prefix.
+mk install prefix="$tmp/usr"
+for f in include/hwt.h lib/libhwt.a lib/libhwt.so lib/libhwt.so.1 lib/libhwt.so.1.0.0 \
+    lib/pkgconfig/hwt.pc; do
+    [ -e "$tmp/usr/$f" ] || fail "$f is not installed"
+done
+use "$tmp/usr" "$tmp/usr/lib"
+files "$tmp/usr" >"$tmp/plain"
+mk uninstall prefix="$tmp/usr"
+[ -z "$(files "$tmp/usr")" ] || fail "uninstall left $(files "$tmp/usr")"
+
+# Folders of one's own.
+mk install prefix="$tmp/own" libdir="$tmp/own/lib64/deep" includedir="$tmp/own/headers"
+use "$tmp/own" "$tmp/own/lib64/deep"
+mk uninstall prefix="$tmp/own" libdir="$tmp/own/lib64/deep" includedir="$tmp/own/headers"
+[ -z "$(files "$tmp/own")" ] || fail "uninstall left $(files "$tmp/own")"
+
+# A package's staging folder: the same files, and no trace of DESTDIR in them.
+mk install DESTDIR="$tmp/stage" prefix=/usr
+files "$tmp/stage/usr" | diff "$tmp/plain" - || fail "DESTDIR installs other files"
+! grep -q "$tmp" "$tmp/stage/usr/lib/pkgconfig/hwt.pc" || fail "DESTDIR is in hwt.pc"
+mk uninstall DESTDIR="$tmp/stage" prefix=/usr
+[ -z "$(files "$tmp/stage")" ] || fail "uninstall left $(files "$tmp/stage")"
+
+echo "$(wc -l <"$tmp/plain") files"

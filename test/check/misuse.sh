@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# A handle that is used after its last reference was dropped: the debug build ends the process with
+# a message, AddressSanitizer reports the block of the pool.
+
+set -eu
+cd "$(dirname "$0")/../.."
+: "${CC:=gcc}" "${BUILD:=build}" "${MAKE:=make}"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+cat >"$dir/misuse.c" <<'END'
+#include <hwt.h>
+
+static void task(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+int main(void)
+{
+    hwt_timer *timer;
+    hwt_timeout *timeout;
+
+    if (hwt_timer_create(&timer, NULL) != 0 ||
+        hwt_new_timeout(timer, task, NULL, HWT_SEC(60), &timeout) != 0)
+        return 2;
+    hwt_timeout_cancel(timeout);
+    hwt_timeout_unref(timeout);
+    hwt_timeout_unref(timeout); /* dead */
+    return 0;
+}
+END
+
+dies() # kind message flags...
+{
+    local kind=$1 message=$2 status=0
+    shift 2
+    $MAKE --no-print-directory -s KIND="$kind" all
+    $CC -Iinclude "$@" -o "$dir/$kind" "$dir/misuse.c" "$BUILD/$kind/libhwt.a" -pthread
+    (ulimit -c 0 && exec "$dir/$kind") >"$dir/$kind.log" 2>&1 || status=$?
+    if [ $status = 0 ] || ! grep -q "$message" "$dir/$kind.log"; then
+        echo "$kind: exit status $status"
+        head -n 20 "$dir/$kind.log"
+        exit 1
+    fi
+}
+
+dies debug 'after its last reference was dropped'
+dies asan 'use-after-poison' -fsanitize=address,undefined
+echo "2 builds notice"

@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# What libhwt.so exports, what src/hwt.map lists and what hwt.h declares are the same functions, all
+# at HWT_1.0; and libhwt.a adds no name to a program that does not start with hwt_.
+
+set -eu
+cd "$(dirname "$0")/../.."
+: "${BUILD:=build}" "${CC:=gcc}"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# Function declarations of the header alone: no system headers, no bodies of structs and enums.
+declared()
+{
+    $CC -std=gnu11 -E -x c include/hwt.h |
+        awk '/^# [0-9]+ "/ { ours = index($3, "include/hwt.h") > 0; next } ours' |
+        tr '\n' ' ' | sed ':a; s/{[^{}]*}//; ta' | tr ';' '\n' |
+        grep -v typedef | sed -n 's/.*\b\(hwt_[a-z_]*\) *(.*/\1/p'
+}
+
+mapped()
+{
+    sed -n '/global:/,/local:/s/^ *\([a-z_0-9]*\);.*/\1/p' src/hwt.map
+}
+
+exported()
+{
+    nm -D --defined-only --with-symbol-versions "$BUILD/libhwt.so" |
+        awk '$2 != "A" { print $3 }'
+}
+
+same() # name name
+{
+    diff "$tmp/$1" "$tmp/$2" || { echo "$1 (<) and $2 (>) differ"; exit 1; }
+}
+
+declared | LC_ALL=C sort >"$tmp/declared"
+mapped | LC_ALL=C sort >"$tmp/mapped"
+exported >"$tmp/versioned"
+sed 's/@.*//' "$tmp/versioned" | LC_ALL=C sort >"$tmp/exported"
+[ -s "$tmp/declared" ] || { echo "found no declaration in hwt.h"; exit 1; }
+same declared mapped
+same mapped exported
+
+if grep -v '@@HWT_1\.0$' "$tmp/versioned"; then
+    echo "exported without the version node HWT_1.0"
+    exit 1
+fi
+
+nm --defined-only --extern-only "$BUILD/libhwt.a" |
+    awk 'NF == 3 { print $3 }' | LC_ALL=C sort >"$tmp/archived"
+same mapped archived
+
+soname=$(objdump -p "$BUILD/libhwt.so" | awk '$1 == "SONAME" { print $2 }')
+[ "$soname" = libhwt.so.1 ] || { echo "soname is '$soname'"; exit 1; }
+
+echo "$(wc -l <"$tmp/exported") functions"

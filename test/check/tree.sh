@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The top level holds what it should and nothing else; every source names its licence, keeps to 100
+# columns and leaves nothing marked for later.
+
+set -eu
+shopt -s lastpipe # complain, at the end of a pipe, sets our status
+cd "$(dirname "$0")/../.."
+status=0
+
+complain() # what, then the lines on standard input, if there are any
+{
+    local lines
+    lines=$(cat)
+    [ -z "$lines" ] && return
+    printf '%s:\n%s\n' "$1" "$lines"
+    status=1
+}
+
+# Files of the project: those git knows or would add; without git (a release archive) all of them.
+project_files()
+{
+    if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+        git ls-files -co --exclude-standard | while IFS= read -r f; do
+            [ -e "$f" ] && echo "$f"
+        done
+    else
+        find . -type f ! -path './build/*' | sed 's,^\./,,'
+    fi
+}
+
+mapfile -t files < <(project_files)
+mapfile -t texts < <(printf '%s\n' "${files[@]}" | grep -vE '\.(xz|png|svg|csv|json)$')
+mapfile -t sources < <(printf '%s\n' "${files[@]}" |
+    grep -E '(\.([ch]|cc|pml|sh|map|mk)|^Makefile|^\.ci/.*)$')
+mapfile -t code < <(printf '%s\n' "${files[@]}" | grep -E '(\.([ch]|cc|sh)|^\.ci/.*)$')
+
+printf '%s\n' "${files[@]}" | sed 's,/.*,,' | sort -u |
+    grep -vxE 'Makefile|include|src|test|bench|docs|README\.md|LICENSE|\..+' |
+    complain "not at the top level" || :
+for f in Makefile include src test bench docs README.md LICENSE; do
+    [ -e "$f" ] || echo "$f"
+done | complain "missing at the top level"
+
+# Spelled so that this file does not hold what it looks for.
+later='TO''DO|FIX''ME|XX''X'
+outside='\.\./sha''red'
+{ grep -nE "\\b($later)\\b" "${texts[@]}" || :; } | complain "marked for later"
+{ grep -nE "$outside" "${texts[@]}" || :; } | complain "refers to something outside the project"
+
+for f in "${sources[@]}"; do
+    head -n 3 "$f" | grep -q 'SPDX-License-Identifier: BSD-2-Clause' || echo "$f"
+done | complain "without a licence line"
+{ grep -nE '.{101}' "${code[@]}" | grep -v 'LDFLAGS:' || :; } | complain "beyond 100 columns"
+{ grep -nE '[[:blank:]]+$' "${code[@]}" Makefile || :; } | complain "blanks at the end of a line"
+{ grep -lP '\t' "${code[@]}" || :; } | complain "with tabs"
+for f in test/*.sh test/*/*.sh bench/*.sh bench/*/*.sh .ci/*; do
+    [ -x "$f" ] || echo "$f"
+done | complain "not executable"
+
+echo "${#files[@]} files"
+exit $status

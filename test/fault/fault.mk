@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Programs in which memory, threads, clock or futex fail.
+
+FAULT := $(call test_programs,fault)
+
+$(FAULT): $(B)/%: $(O)/%.o $(O)/libsupport.a $(INTERNAL)
+	$(call link_test,$<)

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The timeout of model/ends.cc: what timeout.c does with its word, its references and its run, the
+ * rules that a mutant breaks, and the corners that the model must have been to.
+ */
+#ifndef HWT_MODEL_ENDS_H
+#define HWT_MODEL_ENDS_H
+
+#include "model.h"
+
+enum {
+    NOTICE_FOR_NUDGED = 1,
+    BURIED_WHEN_MET,
+    NUDGE_TAKEN_FIRST,
+    NUDGED_FIRES,
+    NUDGED_TWICE,
+    NOT_A_GUEST,
+    NOTICE_BURIES_UNMET,
+    DROPPED_RELAXED,
+    DROPPED_THEN_READ,
+    HAND_LEFT,
+    STOP_LEAVES_ADRIFT,
+    RUN_SHOWN_AFTER_CLAIM,
+    JOB_WITHOUT_SHARE,
+    CANCEL_LEAVES_RUNNING,
+    WITHDRAWN_DROPPED_TOO,
+};
+
+static const model_case mutants[] = {
+    {NOTICE_FOR_NUDGED, "cancel queues a notice although a nudge is queued"},
+    {BURIED_WHEN_MET, "worker buries a cancelled one that it meets"},
+    {NUDGE_TAKEN_FIRST, "nudge taken in before the timeout is out of its slot"},
+    {NUDGED_FIRES, "worker fires a nudged one"},
+    {NUDGED_TWICE, "second move queues a second nudge"},
+    {NOT_A_GUEST, "cancel does not sign in as a guest"},
+    {NOTICE_BURIES_UNMET, "notice buries one that is still in the spill"},
+    {DROPPED_RELAXED, "last reference dropped without acquire"},
+    {DROPPED_THEN_READ, "`withdrawn` read after the reference was given up"},
+    {HAND_LEFT, "stop takes notices for what is in the worker's hand"},
+    {STOP_LEAVES_ADRIFT, "stop does not wait for what is adrift"},
+    {RUN_SHOWN_AFTER_CLAIM, "run shown only after the claim"},
+    {JOB_WITHOUT_SHARE, "job on an executor holds no reference"},
+    {CANCEL_LEAVES_RUNNING, "cancel that lost lets the task re-arm"},
+    {WITHDRAWN_DROPPED_TOO, "withdrawing takes the runtime's share off the count as well"},
+};
+
+enum { HANDLES = 3, EXECUTORS = 2, WORKER = HANDLES + EXECUTORS };
+enum { PENDING, NUDGED, DISPATCHED, RUNNING, REARMED, LAST, EXPIRED, CANCELLED };
+enum place { UNMET, BUCKET, ADRIFT };
+enum bucket { NOWHERE, WHEEL, OUT, HAND };
+enum { RUN_NONE, RUN_ON, RUN_AWAITED };
+enum { PERIOD = 5 };
+
+enum corner {
+    CANCEL_FROM, /* ... each of the codes below LAST */
+    CANCEL_WITHDREW = CANCEL_FROM + LAST,
+    CANCEL_LOST_TO_RUN,
+    MOVED_WHILE_NUDGED,
+    NUDGE_FROM_SLOT,
+    NUDGE_FROM_SPILL,
+    NUDGE_WHILE_ADRIFT,
+    NUDGE_OF_CANCELLED,
+    NOTICE_BEFORE_SPILL,
+    RAN_AGAIN,
+    RAN_REARMED,
+    RAN_EXPIRED,
+    JOB_CAME_TOO_LATE,
+    JOB_RAN_INTO_STOP,
+    REFUSED,
+    REFUSED_TOO_LATE,
+    WAITED,
+    RECLAIMED_DISPATCHED,
+    CORNERS,
+};
+
+static unsigned word_make(unsigned deadline, unsigned code)
+{
+    return deadline << 3 | code;
+}
+static unsigned word_deadline(unsigned word)
+{
+    return word >> 3;
+}
+static unsigned word_code(unsigned word)
+{
+    return word & 7;
+}
+
+struct model_timeout {
+    rl::atomic<unsigned> word, refs, run, withdrawn;
+    rl::var<int> life, linked;
+    bool periodic, awaiting[HANDLES];
+    /* the books */
+    unsigned ended, freed, running;
+
+    void prepare(unsigned handles)
+    {
+        store_relaxed(word, word_make(10, PENDING));
+        store_relaxed(refs, 1 + handles);
+        store_relaxed(run, (unsigned)RUN_NONE);
+        store_relaxed(withdrawn, 0u);
+        life($) = 1;
+        linked($) = 0;
+        periodic = rl::rand(3) == 0;
+        for (bool &waits : awaiting)
+            waits = false;
+        ended = freed = running = 0;
+    }
+
+    void touch()
+    {
+        RL_ASSERT(life($) == 1);
+    }
+    void end()
+    {
+        RL_ASSERT(++ended == 1);
+    }
+
+    bool change(unsigned &seen, unsigned deadline, unsigned code)
+    {
+        touch();
+        return cas_acq_rel(word, seen, word_make(deadline, code));
+    }
+
+    bool change_from(unsigned code, unsigned alternative, unsigned to)
+    {
+        unsigned seen = load_acquire(word);
+
+        while (word_code(seen) == code || word_code(seen) == alternative) {
+            if (change(seen, word_deadline(seen), to))
+                return true;
+        }
+        return false;
+    }
+
+    /* The code that it was cancelled from; CANCELLED: lost. */
+    unsigned cancel_any()
+    {
+        unsigned seen = load_acquire(word);
+
+        for (;;) {
+            unsigned from = word_code(seen), to = CANCELLED;
+            if (from >= LAST)
+                return CANCELLED;
+            if (from == RUNNING && !periodic)
+                to = mutant == CANCEL_LEAVES_RUNNING ? RUNNING : LAST;
+            if (!change(seen, word_deadline(seen), to))
+                continue;
+            if (to != CANCELLED) {
+                model_corner(CANCEL_LOST_TO_RUN);
+                return CANCELLED;
+            }
+            end();
+            model_corner(CANCEL_FROM + from);
+            return from;
+        }
+    }
+
+    bool is_last(unsigned seen)
+    {
+        touch();
+        return seen == 1 || (seen == 2 && load_acquire(withdrawn));
+    }
+
+    bool drop()
+    {
+        unsigned seen;
+
+        touch();
+        seen = mutant == DROPPED_RELAXED ? load_relaxed(refs) : load_acquire(refs);
+        if (mutant == DROPPED_THEN_READ && !is_last(seen))
+            return is_last(sub_acq_rel(refs, 1u));
+        while (!is_last(seen)) {
+            touch();
+            if (cas_acq_rel(refs, seen, seen - 1))
+                return false;
+        }
+        return true;
+    }
+
+    void drop_and_free()
+    {
+        if (!drop())
+            return;
+        RL_ASSERT(life($) == 1);
+        life($) = 2;
+        freed++;
+    }
+
+    void run_over()
+    {
+        touch();
+        running = 0;
+        if (load_acquire(refs) == 1) {
+            store_relaxed(run, (unsigned)RUN_NONE);
+        } else if (exchange_acq_rel(run, (unsigned)RUN_NONE) == RUN_AWAITED) {
+            for (unsigned i = 0; i < HANDLES; i++)
+                awaiting[i] = false; /* futex_wake_all */
+        }
+    }
+
+    void await_run()
+    {
+        unsigned seen;
+
+        while ((seen = load_acquire(run)) != RUN_NONE) {
+            if (seen == RUN_ON && !cas_acq_rel(run, seen, (unsigned)RUN_AWAITED))
+                continue;
+            if (run.fetch_add(0u, SEQ) != RUN_AWAITED) /* futex_wait */
+                continue;
+            awaiting[rl::thread_index()] = true;
+            model_corner(WAITED);
+            while (awaiting[rl::thread_index()])
+                rl::yield(1, $);
+        }
+    }
+};
+
+#endif

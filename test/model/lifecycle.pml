@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* spin: -DMEMLIM=2000 */
+/* pan: -m200000 */
+/*
+ * The life of one timeout, every interleaving of it: the state diagram and the ground rules of
+ * src/timeout.h, on sequentially consistent memory and with a compare-and-swap loop as one step
+ * (test/model/ends.cc has the memory orders, but only samples the interleavings).
+ *
+ * Two threads with a handle cancel it, wait for its run, or move its deadline; the worker takes it
+ * from its slot or the spill, files it, runs it or hands it to an executor's thread, once or
+ * periodically, re-armed by its task or not; then stop reclaims. Nothing polls: whoever waits is
+ * blocked, so that a lost notice is a deadlock.
+ *
+ * By default four of the eight combinations of slot or spill, once or periodic, worker or executor;
+ * `spin -a -DFULL -DUSER_OPS=2` has all of them, and two steps for one of the threads (minutes).
+ */
+
+#ifndef USER_OPS
+#define USER_OPS 1
+#endif
+#ifndef PASSES
+#define PASSES 3
+#endif
+
+#define PENDING    0
+#define NUDGED     1
+#define DISPATCHED 2
+#define RUNNING    3
+#define REARMED    4
+#define LAST       5
+#define EXPIRED    6
+#define CANCELLED  7
+
+#define UNMET  0
+#define BUCKET 1
+#define ADRIFT 2
+
+/* the timeout */
+byte code = PENDING;
+byte deadline = 2; /* 1: due in the first pass; 2: after it */
+byte refs = 3;
+bool withdrawn, run_on, linked, freed;
+bool periodic, executor;
+/* the timer */
+bool in_slot, in_spill, notice, lanes_gone, over;
+byte guests, jobs;
+/* the worker's own */
+byte place = UNMET, adrift, now = 1;
+bool out, noticed, reclaiming, reclaimed; /* out: BUCKET is that of what is with the executor */
+/* the books */
+byte ended;
+bool running, no_more_runs;
+
+#define touch()       assert(!freed)
+#define touch_lanes() assert(!lanes_gone)
+
+inline end()
+{
+    ended++;
+    assert(ended == 1)
+}
+
+inline drop()
+{
+    atomic {
+        touch();
+        if
+        :: refs == 1 || (refs == 2 && withdrawn) -> freed = true
+        :: else -> refs--
+        fi
+    }
+}
+
+inline take_slot(got)
+{
+    atomic {
+        touch();
+        touch_lanes();
+        got = in_slot;
+        in_slot = false
+    }
+}
+
+inline notify()
+{
+    d_step {
+        touch();
+        touch_lanes();
+        assert(!linked);
+        linked = true;
+        notice = true
+    }
+}
+
+/* ---- handles ---- */
+
+inline cancel_pending(got)
+{
+    take_slot(got);
+    if
+    :: got -> d_step { touch(); withdrawn = true }
+    :: else -> notify()
+    fi
+}
+
+inline cancel(from, got)
+{
+    atomic {
+        touch();
+        from = CANCELLED;
+        if
+        :: code == PENDING -> code = CANCELLED; from = PENDING; end()
+        :: else
+        fi
+    }
+    if
+    :: from == PENDING -> cancel_pending(got)
+    :: else ->
+        if
+        :: code >= EXPIRED
+        :: else ->
+            guests++;
+            atomic {
+                touch();
+                from = code;
+                if
+                :: from >= LAST
+                :: from == RUNNING && !periodic -> code = LAST; from = LAST
+                :: else -> code = CANCELLED; end()
+                fi
+            }
+            if
+            :: from == PENDING || from == DISPATCHED -> cancel_pending(got)
+            :: from == NUDGED || from == RUNNING || from == REARMED -> touch_lanes()
+            :: else
+            fi;
+            guests--
+        fi
+    fi;
+    got = false
+}
+
+inline move(to, from)
+{
+    atomic {
+        touch();
+        from = code;
+        if
+        :: from == PENDING && to < deadline -> code = NUDGED; deadline = to
+        :: from == PENDING && to >= deadline -> deadline = to; from = LAST
+        :: from == NUDGED -> deadline = to
+        :: else
+        fi
+    }
+    if
+    :: from == PENDING -> notify(); touch()
+    :: else
+    fi
+}
+
+proctype user(byte ops)
+{
+    byte scratch;
+    bool got;
+
+    do
+    :: ops > 0 -> move(1, scratch); ops--
+    :: ops > 0 -> move(2, scratch); ops--
+    :: ops > 0 ->
+        cancel(scratch, got);
+        ops = 0;
+        if
+        :: no_more_runs = true
+        :: atomic { !run_on -> assert(!running); no_more_runs = true } /* cancel_sync */
+        fi
+    :: break
+    od;
+    drop()
+}
+
+/* ---- running ---- */
+
+inline begin_run()
+{
+    assert(!running && !no_more_runs);
+    running = true
+}
+
+inline task()
+{
+    if
+    :: true
+    :: atomic {
+        touch();
+        if
+        :: code == RUNNING || code == REARMED -> code = REARMED; deadline = 2
+        :: else
+        fi
+    }
+    fi
+}
+
+inline finish(again, result)
+{
+    atomic {
+        touch();
+        running = false;
+        if
+        :: code == CANCELLED
+        :: code == REARMED || (code == RUNNING && periodic) -> code = again
+        :: else -> code = EXPIRED; end()
+        fi;
+        result = code
+    }
+    d_step { touch(); run_on = false }
+}
+
+proctype pool_thread()
+{
+    byte scratch;
+    bool begun;
+
+    do
+    :: atomic { jobs > 0 -> jobs--; touch(); run_on = true };
+        atomic {
+            touch();
+            begun = code == DISPATCHED;
+            if
+            :: begun -> code = RUNNING; begin_run()
+            :: else
+            fi
+        }
+        if
+        :: begun -> task(); finish(NUDGED, scratch); notify(); touch()
+        :: else -> d_step { touch(); run_on = false }
+        fi;
+        scratch = 0;
+        begun = false;
+        drop()
+    :: over && jobs == 0 -> break
+    od
+}
+
+/* ---- the worker ---- */
+
+inline leave_adrift()
+{
+    d_step { touch(); place = ADRIFT; adrift++ }
+}
+
+inline file()
+{
+    if
+    :: atomic { !reclaiming -> touch(); place = BUCKET }
+    :: else ->
+        atomic {
+            touch();
+            if
+            :: code == PENDING || code == DISPATCHED ->
+                code = CANCELLED;
+                end();
+                place = ADRIFT;
+                assert(!linked);
+                linked = true;
+                reclaimed = true
+            :: else -> leave_adrift()
+            fi
+        }
+    fi
+}
+
+inline meet()
+{
+    if
+    :: noticed -> drop()
+    :: else ->
+        if
+        :: atomic { code == PENDING -> touch() }; file()
+        :: else -> leave_adrift()
+        fi
+    fi
+}
+
+inline take_nudge(scratch)
+{
+    atomic {
+        touch();
+        scratch = (code == NUDGED -> 1 : 0);
+        if
+        :: code == NUDGED -> code = PENDING
+        :: else
+        fi
+    }
+}
+
+inline receive(scratch, got)
+{
+    d_step { touch(); got = true };
+    if
+    :: place == UNMET -> take_slot(got)
+    :: place == ADRIFT -> d_step { assert(adrift > 0); adrift-- }
+    :: else
+    fi;
+    if
+    :: got -> d_step { place = ADRIFT; out = false }
+    :: else
+    fi;
+    take_nudge(scratch);
+    if
+    :: scratch == 1 && got -> file()
+    :: scratch == 0 && got -> drop()
+    :: scratch == 0 && !got -> noticed = true
+    :: else
+    fi;
+    scratch = 0;
+    got = false
+}
+
+inline collect(scratch, got)
+{
+    if
+    :: notice -> d_step { notice = false; linked = false }; receive(scratch, got)
+    :: !notice
+    fi;
+    if
+    :: in_slot -> atomic { got = in_slot; in_slot = false };
+        if
+        :: got -> got = false; meet()
+        :: else
+        fi
+    :: !in_slot || !reclaiming
+    fi;
+    if
+    :: in_spill -> in_spill = false; meet()
+    :: !in_spill || !reclaiming /* the spill of a lane that was passed already */
+    fi
+}
+
+inline dispatch(scratch)
+{
+    refs++;
+    if
+    :: jobs++
+    :: refs--; /* refused */
+        atomic {
+            touch();
+            scratch = code;
+            if
+            :: code == DISPATCHED -> code = CANCELLED; end()
+            :: else
+            fi
+        }
+        if
+        :: scratch == DISPATCHED -> place = ADRIFT; out = false; drop()
+        :: else
+        fi;
+        scratch = 0
+    fi
+}
+
+inline run_due(scratch)
+{
+    d_step { touch(); run_on = run_on || !executor };
+    atomic {
+        scratch = code;
+        if
+        :: code == PENDING && deadline > now -> scratch = LAST
+        :: code == PENDING && deadline <= now && executor -> code = DISPATCHED; out = true
+        :: code == PENDING && deadline <= now && !executor -> code = RUNNING; begin_run()
+        :: else
+        fi
+    }
+    if
+    :: scratch == PENDING && executor -> dispatch(scratch)
+    :: scratch == PENDING && !executor ->
+        place = ADRIFT;
+        task();
+        finish(PENDING, scratch);
+        if
+        :: scratch == PENDING -> file()
+        :: else -> drop()
+        fi
+    :: scratch == LAST -> run_on = run_on && executor; file()
+    :: else -> run_on = run_on && executor; leave_adrift()
+    fi;
+    scratch = 0
+}
+
+inline stop(scratch, got)
+{
+    reclaiming = true;
+    do
+    :: collect(scratch, got);
+        if
+        :: place == BUCKET -> out = false; file()
+        :: else
+        fi;
+        if
+        :: adrift == 0 && guests == 0 -> break
+        :: else -> (notice || (adrift == 0 && guests == 0))
+        fi
+    od;
+    lanes_gone = true;
+    if
+    :: reclaimed -> linked = false; drop() /* by the caller of stop */
+    :: else
+    fi;
+    over = true
+}
+
+proctype worker()
+{
+    byte passes, scratch;
+    bool got;
+
+    do
+    :: passes < PASSES ->
+        passes++;
+        collect(scratch, got);
+        if
+        :: place == BUCKET && !out && deadline <= now -> run_due(scratch)
+        :: else
+        fi;
+        now = 2
+    :: break
+    od;
+    stop(scratch, got)
+}
+
+init
+{
+    atomic {
+        if
+        :: in_slot = true
+        :: in_slot = true; periodic = true; executor = true
+        :: in_spill = true; executor = true
+        :: in_spill = true; periodic = true
+#ifdef FULL
+        :: in_slot = true; executor = true
+        :: in_slot = true; periodic = true
+        :: in_spill = true
+        :: in_spill = true; periodic = true; executor = true
+#endif
+        fi;
+        run user(USER_OPS);
+        run user(1);
+        run worker();
+        if
+        :: executor -> run pool_thread()
+        :: else
+        fi
+    }
+    /* everybody has come to his end */
+    _nr_pr == 1;
+    assert(ended == 1);
+    assert(freed);
+    assert(!running && !linked && adrift == 0)
+}

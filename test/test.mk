@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The tests: a folder for each kind, with the rules for its programs beside them. Included by the
+# Makefile, whose variables it uses. Programs are built where their source is: $(B)/test/unit/lane
+# from test/unit/lane.c; test/run-tests.sh runs them by the same names.
+
+SUPPORT := $(O)/test/support.o
+
+$(O)/test/%.o: test/%.c $(O)/flags
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TEST_C) -c -o $@ $<
+
+$(O)/libsupport.a: $(SUPPORT) $(O)/files
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(SUPPORT)
+
+# A test may name what its own link needs, in a line `/* LDFLAGS: ... */`.
+own_ldflags = $$(sed -n 's,^/\* LDFLAGS: \(.*\) \*/$$,\1,p' $(@:$(B)/%=%).c)
+
+# $(1): objects, $(2): libraries
+define link_test
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -no-pie $(LINK) -o $@ $(1) $(O)/libsupport.a $(INTERNAL) $(own_ldflags) $(2)
+endef
+
+test_programs = $(patsubst test/$(1)/%.c,$(B)/test/$(1)/%,$(wildcard test/$(1)/*.c))
+
+include test/unit/unit.mk
+include test/stress/stress.mk
+include test/fault/fault.mk
+include test/fuzz/fuzz.mk
+include test/model/model.mk
+
+.PHONY: unit-programs stress-programs
+unit-programs: $(UNIT) ## Build the unit tests
+stress-programs: $(STRESS) $(FAULT) $(FUZZ) ## Build the stress, fault and fuzz programs
+
+# ---- running ----
+
+run = @KIND=$(1) BUILD=$(BUILD) CC='$(CC)' CXX='$(CXX)' MAKE='$(MAKE)' test/run-tests.sh $(2)
+
+# These run on a debug build in `make check` too: there the validators look at wheel, buckets, lanes
+# and pool after every pass, which a release build never does.
+VALIDATED := $(addprefix unit/,wheel wheel_cascade wheel_edges wheel_memory bucket lane \
+	lane_threads pool worker worker_stop worker_thread) fuzz/api stress/ends stress/caller
+
+.PHONY: check check-validated
+check: deps ## Build and run every test: unit, fuzz, stress, faults, checks (minutes)
+	@$(MAKE) --no-print-directory all unit-programs stress-programs $(B)/hwt-replay
+	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory KIND=debug \
+		$(VALIDATED:%=$(BUILD)/debug/test/%))
+	$(call run,$(KIND),unit fuzz stress fault $(if $(filter release,$(KIND)),\
+		check KIND=debug $(VALIDATED)))
+
+# T names a file of test/unit, stress, fault, fuzz or check, with its folder or without.
+matching = $(sort $(filter $(T) %/$(T),$(patsubst $(B)/test/%,%,$(UNIT) $(STRESS) $(FAULT) $(FUZZ)) \
+	$(patsubst test/%.sh,%,$(wildcard test/check/*.sh))))
+.PHONY: test
+test: ## Build and run one test: make test T=lane (or unit/lane, check/header), KIND=debug
+	@$(if $(T),,echo 'which one? make test T=lane'; exit 2)
+	@$(if $(matching),,echo 'there is no test named $(T)'; exit 2)
+	@$(MAKE) --no-print-directory all $(patsubst %,$(B)/test/%,$(filter-out check/%,$(matching)))
+	$(call run,$(KIND),$(matching))
+
+.PHONY: stress
+stress: export STRESS_SECONDS ?= 20
+stress: deps ## Run the stress and fault programs for long (STRESS_SECONDS=20 each)
+	@$(MAKE) --no-print-directory stress-programs
+	$(call run,$(KIND),stress fault)
+
+# Criterion does not start under TSan.
+.PHONY: check-debug check-asan check-ubsan check-tsan
+check-debug: ## Run the tests on the debug build
+check-asan: ## Run the tests under ASan and UBSan
+check-ubsan: ## Run the tests under UBSan
+check-tsan: ## Run the stress and fault programs under TSan
+check-debug check-asan check-ubsan: check-%: deps
+	@$(MAKE) --no-print-directory KIND=$* all unit-programs stress-programs
+	$(call run,$*,unit fuzz stress fault)
+check-tsan: deps
+	@$(MAKE) --no-print-directory KIND=tsan all stress-programs
+	$(call run,tsan,stress fault)
+
+.PHONY: valgrind
+valgrind: deps ## Run the unit tests under valgrind
+	@$(MAKE) --no-print-directory KIND=debug unit-programs stress-programs
+	$(call run,debug,valgrind)
+
+.PHONY: coverage
+coverage: deps ## Measure what the tests reach, into build/coverage/index.html
+	@$(MAKE) --no-print-directory KIND=coverage unit-programs stress-programs
+	@find $(BUILD)/coverage -name '*.gcda' -delete
+	$(call run,coverage,unit fuzz stress fault)
+	gcovr --root . --filter src/ --branches --exclude-throw-branches --print-summary \
+		--html-details $(BUILD)/coverage/index.html $(BUILD)/coverage/obj/src
+
+-include $(SUPPORT:.o=.d) $(patsubst $(B)/%,$(O)/%.d,$(UNIT) $(STRESS) $(FAULT) $(FUZZ) $(MODELS))
