@@ -6,6 +6,7 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "support.h"
@@ -149,6 +150,50 @@ WHEEL_TEST(periodic, fixed_rate_of_a_nanosecond_catches_up)
     hwt_timeout_unref(start_beat(&r, &b, HWT_FIXED_RATE, 1, 1));
     cr_assert_eq(rig_advance_by(&r, 1000), 1000);
     cr_assert_eq(rig_advance_by(&r, 7), 7);
+    rig_close(&r);
+}
+
+/*
+ * Several runs a tick, and many ticks behind: after a run the next one belongs to a tick that is
+ * being expired, or has been. It must not wait for another pass, neither when it was found in the
+ * wheel, nor when it was submitted during a pass and so was overdue at the next.
+ */
+WHEEL_TEST(periodic, fixed_rate_catches_up_within_ticks)
+{
+    static const uint64_t periods[] = {TICK / 4, TICK / 3, TICK - 1, TICK};
+
+    for (size_t i = 0; i < COUNT_OF(periods); i++) {
+        beat b = {0};
+        rig r;
+
+        cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+        hwt_timeout_unref(start_beat(&r, &b, HWT_FIXED_RATE, periods[i], periods[i]));
+        cr_assert_eq(rig_advance_by(&r, 40 * periods[i]), 40, "period %" PRIu64, periods[i]);
+        cr_assert_eq(rig_advance_by(&r, 7 * periods[i] + 1), 7);
+        rig_close(&r);
+    }
+}
+
+static void submit_beat(hwt_timeout *timeout, void *arg)
+{
+    beat *b = arg;
+
+    (void)timeout;
+    hwt_timeout_unref(start_beat(b->rig, b, HWT_FIXED_RATE, 0, TICK / 4));
+}
+
+WHEEL_TEST(periodic, fixed_rate_catches_up_when_overdue)
+{
+    beat b = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+    b.rig = &r;
+    for (unsigned i = 0; i < 100; i++) /* more than one hand: the worker takes in between them */
+        cr_assert_eq(hwt_new_timeout(r.timer, i ? noop_task : submit_beat, &b, 0, NULL), 0);
+    cr_assert_eq(hwt_timer_advance(r.timer), 100);
+    cr_assert_eq(b.runs, 0, "G11");
+    cr_assert_eq(rig_advance_by(&r, 10 * TICK), 41);
     rig_close(&r);
 }
 
