@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where a timeout's memory goes, seen from outside: that of the cancelled is there again before a
+ * flood of expiries is over (G6), and what a large timer leaves goes back to the system. Addresses
+ * are compared, and asked about, after the blocks they name were given back: never looked into.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "support.h"
+
+TestSuite(memory, .init = test_arm);
+
+#define EPOCH HWT_SEC(1000)
+
+/* ---- a flood ---- */
+
+enum { FLOOD = 20000, VICTIMS = 4096 };
+
+/*
+ * The worker takes 64 due ones at a time. What was cancelled in an early handful must have been
+ * taken in, and its memory used again, long before the last one of the same moment runs: without a
+ * look at the lanes between handfuls that would be in the next pass.
+ */
+typedef struct flood {
+    rig rig;
+    hwt_timeout *due[FLOOD]; /* held, so that no memory but the victims' becomes free */
+    hwt_timeout *victim[VICTIMS];
+    uintptr_t address[VICTIMS]; /* in order */
+    unsigned ran;
+    unsigned reused;    /* submissions that got the memory of a victim */
+    unsigned reused_at; /* how many had run at the first of these */
+} flood;
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void flood_task(hwt_timeout *timeout, void *arg)
+{
+    flood *f = arg;
+    hwt_timeout *fresh = NULL;
+    uintptr_t address;
+
+    (void)timeout;
+    if (f->ran++ == 0) {
+        for (unsigned i = 0; i < VICTIMS; i++) {
+            cr_assert(hwt_timeout_cancel(f->victim[i]));
+            hwt_timeout_unref(f->victim[i]);
+        }
+    }
+    cr_assert_eq(hwt_new_timeout(f->rig.timer, noop_task, NULL, HWT_SEC(3600), &fresh), 0);
+    address = (uintptr_t)fresh;
+    hwt_timeout_unref(fresh);
+    if (!bsearch(&address, f->address, VICTIMS, sizeof(address), by_address))
+        return;
+    if (f->reused++ == 0)
+        f->reused_at = f->ran;
+}
+
+static void open_flood(flood *f, hwt_wheel_kind wheel)
+{
+    cr_assert_eq(rig_start(&f->rig, wheel, EPOCH), 0);
+    for (unsigned i = 0; i < VICTIMS; i++) {
+        cr_assert_eq(hwt_new_timeout(f->rig.timer, noop_task, NULL, HWT_SEC(60), &f->victim[i]), 0);
+        f->address[i] = (uintptr_t)f->victim[i];
+    }
+    qsort(f->address, VICTIMS, sizeof(f->address[0]), by_address);
+    for (unsigned i = 0; i < FLOOD; i++)
+        cr_assert_eq(hwt_new_timeout(f->rig.timer, flood_task, f, HWT_MSEC(50), &f->due[i]), 0);
+    /* Into the wheel: a victim that is still in its lane is withdrawn without the worker. */
+    cr_assert_eq(rig_advance_by(&f->rig, HWT_MSEC(49)), 0);
+}
+
+WHEEL_TEST(memory, is_used_again_while_a_flood_is_on)
+{
+    flood *f = calloc(1, sizeof(*f));
+
+    cr_assert(f);
+    open_flood(f, wheel);
+    cr_assert_eq(rig_advance_by(&f->rig, HWT_MSEC(1)), FLOOD);
+    cr_assert_eq(stats_of(f->rig.timer).withdrawn, 0, "the victims were in the wheel");
+    cr_assert_gt(f->reused, VICTIMS / 2, "G6: %u reused", f->reused);
+    cr_assert_lt(f->reused_at, FLOOD / 2, "the first only after %u", f->reused_at);
+    for (unsigned i = 0; i < FLOOD; i++)
+        hwt_timeout_unref(f->due[i]);
+    rig_close(&f->rig);
+    free(f);
+}
+
+/* ---- a large timer ---- */
+
+enum { LARGE = 400000 };
+
+static size_t resident_of(const uintptr_t *address, size_t count)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    size_t resident = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        unsigned char in_core = 0;
+        if (mincore((void *)(address[i] / page * page), page, &in_core) == 0)
+            resident += in_core & 1;
+    }
+    return resident;
+}
+
+static void large_timer(uintptr_t *address, hwt_drive drive)
+{
+    hwt_timer *timer = NULL;
+    hwt_config config;
+
+    hwt_config_init(&config);
+    config.drive = drive;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    for (size_t i = 0; i < LARGE; i++) {
+        hwt_timeout *timeout = NULL;
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), &timeout), 0);
+        address[i] = (uintptr_t)timeout;
+        hwt_timeout_unref(timeout);
+    }
+    cr_assert_eq(resident_of(address, LARGE), LARGE);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* Twice: what was given back is there again when it is needed, and is given back again. */
+static void gives_back(hwt_drive drive)
+{
+    uintptr_t *address = calloc(LARGE, sizeof(*address));
+
+    cr_assert(address);
+    for (unsigned round = 0; round < 2; round++) {
+        large_timer(address, drive);
+        cr_assert_lt(resident_of(address, LARGE), LARGE / 10, "destroyed, its memory kept");
+    }
+    free(address);
+}
+
+Test(memory, of_a_large_timer_goes_back)
+{
+    gives_back(HWT_DRIVE_WORKER);
+}
+
+Test(memory, of_a_large_timer_of_the_callers_goes_back)
+{
+    gives_back(HWT_DRIVE_CALLER);
+}
