@@ -18,7 +18,7 @@ complain() # what to do about it, then the lines on standard input, if there are
     lines=$(cat)
     [ -z "$lines" ] && return
     printf '%s:\n' "$1"
-    sed 's/^/  /' <<<"$lines"
+    printf '%s\n' "$lines" | sed 's/^/  /'
     status=1
 }
 

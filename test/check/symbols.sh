@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # What libhwt.so exports, what src/hwt.map lists and what hwt.h declares are the same functions, all
-# at HWT_1.0; and libhwt.a adds no name to a program that does not start with hwt_.
+# at HWT_1.0; libhwt.a adds no name to a program that does not start with hwt_; and nothing that
+# prints or ends a process is called.
 
 set -eu
 cd "$(dirname "$0")/../.."
@@ -51,6 +52,14 @@ fi
 nm --defined-only --extern-only "$BUILD/libhwt.a" |
     awk 'NF == 3 { print $3 }' | LC_ALL=C sort >"$tmp/archived"
 same mapped archived
+
+prints='v?[fd]?printf|f?puts|f?putc|putchar|fwrite|write|perror|v?syslog'
+ends='abort|_?exit|_Exit|assert_fail|raise|kill'
+if nm -D --undefined-only "$BUILD/libhwt.so" |
+    grep -E " (__)?($prints|$ends)(_chk)?(@|\$)"; then
+    echo "the library prints, or ends the process"
+    exit 1
+fi
 
 soname=$(objdump -p "$BUILD/libhwt.so" | awk '$1 == "SONAME" { print $2 }')
 [ "$soname" = libhwt.so.1 ] || { echo "soname is '$soname'"; exit 1; }

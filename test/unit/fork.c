@@ -60,9 +60,12 @@ static int all_calls_say_echild(void *arg)
     heirloom *h = arg;
     hwt_timeout *untouched = (hwt_timeout *)&errno, *timeout = untouched;
     hwt_unprocessed list = {0};
+    hwt_stats stats;
     hwt_spec spec;
 
     probe_spec(&spec, &h->p, 0);
+    hwt_stats_init(&stats);
+    CHECK(hwt_timer_stats(h->timer, &stats) == -ECHILD);
     CHECK(hwt_new_timeout(h->timer, probe_task, &h->p, 0, &timeout) == -ECHILD);
     CHECK(hwt_new_timeout_at(h->timer, probe_task, &h->p, 0, &timeout) == -ECHILD);
     CHECK(hwt_schedule(h->timer, &spec, &timeout) == -ECHILD);
@@ -77,7 +80,6 @@ static int all_calls_say_echild(void *arg)
     hwt_timer_pending(h->timer); /* any answer, but no hang */
     hwt_timer_now(h->timer);
     hwt_timer_is_stopped(h->timer);
-    stats_of(h->timer);
     CHECK(hwt_timeout_state(h->ran) == HWT_EXPIRED);
     CHECK(hwt_timeout_arg(h->pending) == &h->p);
     CHECK(hwt_timer_destroy(h->timer) == 0);
