@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # A handle that is used after its last reference was dropped: the debug build ends the process with
-# a message, AddressSanitizer reports the block of the pool.
+# a message, AddressSanitizer reports the block of the pool, and so does valgrind, if it is there.
 
 set -eu
 cd "$(dirname "$0")/../.."
@@ -34,13 +34,14 @@ int main(void)
 }
 END
 
+under=()
 dies() # kind message flags...
 {
     local kind=$1 message=$2 status=0
     shift 2
     $MAKE --no-print-directory -s KIND="$kind" all
     $CC -Iinclude "$@" -o "$dir/$kind" "$dir/misuse.c" "$BUILD/$kind/libhwt.a" -pthread
-    (ulimit -c 0 && exec "$dir/$kind") >"$dir/$kind.log" 2>&1 || status=$?
+    (ulimit -c 0 && exec "${under[@]}" "$dir/$kind") >"$dir/$kind.log" 2>&1 || status=$?
     if [ $status = 0 ] || ! grep -q "$message" "$dir/$kind.log"; then
         echo "$kind: exit status $status"
         head -n 20 "$dir/$kind.log"
@@ -50,4 +51,11 @@ dies() # kind message flags...
 
 dies debug 'after its last reference was dropped'
 dies asan 'use-after-poison' -fsanitize=address,undefined
-echo "2 builds notice"
+noticed="2 builds notice"
+if command -v valgrind >/dev/null &&
+    echo '#include <valgrind/memcheck.h>' | $CC -E - >/dev/null 2>&1; then
+    under=(valgrind -q)
+    dies debug 'Invalid read'
+    noticed="$noticed, valgrind too"
+fi
+echo "$noticed"

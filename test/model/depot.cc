@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The depot of free batches (pool.c: depot_push, depot_pop): three threads take and give batches.
+ * The depot of free batches (C9; depot_push, depot_pop): three threads take and give batches.
  * A batch belongs to one thread at a time, what its owner writes into it is seen by the next one
  * (`content` is not atomic: relacy reports the race), and none is lost.
  */

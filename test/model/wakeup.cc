@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * No lost wake-up (G4; rules C2 to C4): lane_submit, nudge and park_wake_for against lane_sweep,
- * collect_notices, worker_plan and park_sleep.
+ * No lost wake-up (G4; rules C2, C3 and C4): lane_submit, nudge and park_wake_for against
+ * lane_sweep, collect_notices, worker_plan and park_sleep.
  *
  * Two threads submit to one group of a lane, the second with the later deadline, so that it does
  * not lower `earliest`; two others move a timeout that the worker has filed already. Deadlines are

@@ -2,7 +2,8 @@
 /*
  * newTimeout against stop (G2, G8) over thousands of short rounds: producers submit from the moment
  * the timer exists, stop strikes within a few microseconds, and every accepted timeout ran or is
- * handed back. Then destroy against handles that other threads go on using (G9).
+ * handed back (C6). Then destroy against handles that other threads go on using (G9), and which
+ * read what is left of the timer (C10).
  */
 #include "stress.h"
 

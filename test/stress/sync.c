@@ -2,7 +2,8 @@
 /*
  * cancel_sync: once it has returned, its argument is poisoned and freed at once; ASan sees a task
  * or a hook that still touches it, the plain build sees the poison, TSan sees that nothing ordered
- * the task's last access before the free.
+ * the task's last access before the free (C8). A share that ended twice or too early (C7) is seen
+ * by ASan.
  */
 #include "stress.h"
 

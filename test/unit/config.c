@@ -344,6 +344,13 @@ Test(config, stats_struct_size_must_be_known)
     rig_close(&r);
 }
 
+Test(config, null_init)
+{
+    hwt_config_init(NULL);
+    hwt_spec_init(NULL);
+    hwt_stats_init(NULL);
+}
+
 Test(config, spec_init)
 {
     hwt_spec spec;

@@ -220,7 +220,63 @@ Test(contract, execute_and_log_are_called_on_the_worker)
     cr_assert_str_eq(names.log, "contract");
 }
 
+/* ---- the caller as the worker ---- */
+
+typedef struct sight {
+    pthread_t thread;
+    bool expired, cancelled;
+} sight;
+
+static void see(hwt_timeout *timeout, void *arg)
+{
+    sight *s = arg;
+
+    s->thread = pthread_self();
+    s->expired = hwt_timeout_is_expired(timeout);
+    s->cancelled = hwt_timeout_is_cancelled(timeout);
+}
+
+Test(contract, the_callers_thread_runs_the_tasks)
+{
+    unsigned threads = thread_count();
+    sight s = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, HWT_WHEEL_HIERARCHICAL, HWT_SEC(5)), 0);
+    cr_assert_eq(hwt_timer_start(r.timer), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, see, &s, HWT_MSEC(1), NULL), 0);
+    cr_assert_eq(rig_advance_by(&r, HWT_MSEC(1)), 1);
+    cr_assert(pthread_equal(s.thread, pthread_self()));
+    cr_assert_eq(thread_count(), threads, "it has no thread of its own");
+    cr_assert(s.expired, "running counts as expired");
+    cr_assert_not(s.cancelled);
+    rig_close(&r);
+}
+
 /* ---- figures ---- */
+
+/*
+ * What is due between two boundaries of a millisecond shares a tick, and so a wake-up. On a busy
+ * machine there are fewer still.
+ */
+Test(contract, a_tick_is_a_millisecond_by_default)
+{
+    hwt_timer *timer = worker_timer();
+    uint64_t boundary, before;
+
+    cr_assert(timer);
+    cr_assert_eq(hwt_timer_start(timer), 0);
+    boundary = (hwt_timer_now(timer) / HWT_MSEC(1) + 30) * HWT_MSEC(1);
+    for (unsigned i = 1; i <= 16; i++)
+        cr_assert_eq(hwt_new_timeout_at(timer, noop_task, NULL, boundary + i * HWT_USEC(60), NULL),
+                     0);
+    sleep_ms(10); /* it has planned for the first of them, and sleeps */
+    before = stats_of(timer).wakeups;
+    cr_assert(wait_pending(timer, 0));
+    cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
+    cr_assert_leq(stats_of(timer).wakeups, before + 3);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
 
 static void nap(hwt_timeout *timeout, void *arg)
 {

@@ -310,9 +310,9 @@ WHEEL_TEST(shelf, run_at_once_by_the_executor)
 
 /* ---- the number of a refusal is the executor's own ---- */
 
-WHEEL_TEST(shelf, any_negative_result_is_a_refusal)
+WHEEL_TEST(shelf, any_result_but_0_is_a_refusal)
 {
-    static const int results[] = {-EAGAIN, -1, -4242};
+    static const int results[] = {-EAGAIN, -1, -4242, 1, 4242};
 
     for (size_t i = 0; i < COUNT_OF(results); i++) {
         hwt_timeout *timeout;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A lane by itself, all its parts played by one thread, so that every step can be looked at. With
- * threads: unit/lane_threads.c.
+ * A lane by itself, all its parts played by one thread, so that every step can be looked at (C2,
+ * C3, C6). With threads: unit/lane_threads.c.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

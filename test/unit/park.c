@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* LDFLAGS: -Wl,--wrap=platform_timerfd_set */
-/* Where a worker sleeps: publishing, waking, leaving, on a futex and on a timer descriptor. */
+/* Where a worker sleeps: publishing, waking (C4), leaving, on a futex and on a timer descriptor. */
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <sched.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* LDFLAGS: -Wl,--wrap=malloc,--wrap=aligned_alloc */
 /*
- * The pool of free timeouts: magazines, depots, threads, reserve, trim, no memory. Criterion gives
- * each test a process of its own, so each starts with an empty pool.
+ * The pool of free timeouts: magazines, depots (C9), threads, reserve, trim, no memory. Criterion
+ * gives each test a process of its own, so each starts with an empty pool.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The word of a timeout: every function from every state of the diagram in timeout.h. References
- * and the end of a run: unit/word_refs.c.
+ * The word of a timeout (C1): every function from every state of the diagram in timeout.h.
+ * References and the end of a run: unit/word_refs.c.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a timeout has beside its word: references (G9), and the end of a run that others wait for.
+ * What a timeout has beside its word: references, of which the runtime's ends once (G9, C7), and
+ * the end of a run that others wait for (C8).
  */
 #include <criterion/criterion.h>
 

@@ -119,6 +119,7 @@ Test(worker_stop, closes_before_it_waits)
         usleep(500);
     }
     cr_assert_eq(result, -ESHUTDOWN);
+    cr_assert(hwt_timer_is_stopped(timer), "from the moment that stop begins");
     cr_assert_eq(s.returned, 0);
     gate_open(&g);
     cr_assert_eq(pthread_join(thread, NULL), 0);
