@@ -47,7 +47,7 @@ VALIDATED := $(addprefix unit/,wheel wheel_cascade wheel_edges wheel_memory buck
 	lane_threads pool worker worker_stop worker_thread) fuzz/api stress/ends stress/caller
 
 .PHONY: check check-validated
-check: deps ## Build and run every test: unit, fuzz, stress, faults, checks (minutes)
+check: deps ## Build and run every test: all folders but model, and part on a debug build (minutes)
 	@$(MAKE) --no-print-directory all unit-programs stress-programs $(B)/hwt-replay
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory KIND=debug \
 		$(VALIDATED:%=$(BUILD)/debug/test/%))
