@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a timer is told at its creation: defaults and checks. */
+#include "config.h"
+
 #include <errno.h>
 #include <string.h>
-
-#include "timer.h"
 
 #define DEFAULT_TICK_NS HWT_MSEC(1)
 #define DEFAULT_SLOTS   512u

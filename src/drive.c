@@ -2,7 +2,10 @@
 /* The caller's own thread as the worker, and a descriptor that tells its event loop when. */
 #include <errno.h>
 
-#include "timer.h"
+#include "filing.h"
+#include "intake.h"
+#include "run.h"
+#include "worker.h"
 
 /* Sets the descriptor to the next deadline, or to now if something came up meanwhile. */
 static void arm(hwt_timer *timer)
@@ -35,7 +38,7 @@ int hwt_timer_advance(hwt_timer *timer)
     ran = worker_pass(timer, true);
     if (!timer_is_ours(timer)) /* a task forked */
         return -ECHILD;
-    worker_flush_returns(timer);
+    file_flush_returns(timer);
     arm(timer);
     pthread_mutex_unlock(&timer->driving);
     return ran;
@@ -58,7 +61,7 @@ static uint64_t look_ahead(hwt_timer *timer)
 {
     uint64_t earliest;
 
-    worker_collect(timer, DEADLINE_NEVER);
+    intake(timer, DEADLINE_NEVER);
     earliest = wheel_earliest(timer->worker.wheel, true);
     store_relaxed(&timer->worker.next_deadline, earliest);
     arm(timer);

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* G12: in a forked child the parent's timers are dead, and new ones work. */
-#include "timer.h"
+#include "fork.h"
+
+#include <pthread.h>
+
+#include "registry.h"
+#include "slab.h"
 
 _Atomic uint32_t fork_generation = 1;
 

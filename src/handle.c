@@ -6,16 +6,9 @@
  */
 #include <errno.h>
 
-#include "timer.h"
-
-void timeout_free(hwt_timeout *timeout)
-{
-    struct timeout_extra *extra = timeout_extra(timeout);
-
-    if (extra)
-        pool_give((hwt_timeout *)(void *)extra);
-    pool_give(timeout);
-}
+#include "extra.h"
+#include "quota.h"
+#include "run.h"
 
 /* ---- cancel ---- */
 
@@ -34,7 +27,7 @@ HOT void cancel_pending(hwt_timeout *timeout)
 {
     hwt_timer *timer = timeout->timer;
 
-    run_release_quota(timer);
+    quota_give(timer);
     if (likely(lane_withdraw(&timer->lanes, timeout)))
         store_release(&timeout->withdrawn, 1);
     else
@@ -55,7 +48,7 @@ static __attribute__((noinline)) enum cancel_win cancel_as_guest(hwt_timeout *ti
     if (win == CANCEL_PENDING) {
         cancel_pending(timeout);
     } else if (win != CANCEL_LOST) {
-        run_release_quota(timer);
+        quota_give(timer);
         add_release(&lanes_here(&timer->lanes)->cancelled, 1);
     }
     sub_acq_rel(&timer->guests, 1);

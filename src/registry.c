@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The process's timers: how many there are, and the shells of destroyed ones, kept for the next. */
+#include "registry.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "timer.h"
 
 #define MANY_TIMERS 64 /* Netty's lesson: a timer per connection is a mistake */
 

@@ -3,10 +3,14 @@
  * Running tasks: on the worker, or handed to the caller's executor. Whoever wins the claim of the
  * word runs the task, and files or buries the timeout when it has returned.
  */
+#include "run.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "timer.h"
+#include "extra.h"
+#include "filing.h"
+#include "quota.h"
 
 _Thread_local struct run_frame *run_frames;
 
@@ -45,7 +49,7 @@ HOT void count_end(hwt_timer *timer, bool elsewhere)
         add_relaxed(&lanes_here(&timer->lanes)->expired, 1);
     else
         bump_single_writer(&timer->worker.count.expired, 1);
-    run_release_quota(timer);
+    quota_give(timer);
 }
 
 static void uncount_end(hwt_timer *timer, bool elsewhere)
@@ -56,22 +60,6 @@ static void uncount_end(hwt_timer *timer, bool elsewhere)
         sub_relaxed(&lanes_here(&timer->lanes)->expired, 1);
     else
         bump_single_writer(&timer->worker.count.expired, (uint64_t)-1);
-}
-
-HOT void count_lateness(struct run_counters *count, uint64_t late, bool shared)
-{
-    unsigned bin = late ? 63 - (unsigned)__builtin_clzll(late) : 0;
-    uint64_t most = load_relaxed(&count->late_max);
-
-    if (!shared) {
-        bump_single_writer(&count->late_log2[bin], 1);
-        if (late > most)
-            store_relaxed(&count->late_max, late);
-        return;
-    }
-    add_relaxed(&count->late_log2[bin], 1);
-    while (late > most && !cas_acq_rel(&count->late_max, &most, late))
-        continue;
 }
 
 HOT void count_run(hwt_timer *timer, const hwt_timeout *timeout, uint64_t now, bool elsewhere)
@@ -142,19 +130,19 @@ HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
     switch (timeout_finish(timeout, next, WORD_PENDING)) {
     case FINISH_EXPIRED:
         timeout_run_over(timeout);
-        worker_bury(timer, timeout);
+        file_bury(timer, timeout);
         break;
     case FINISH_AGAIN:
         timeout_run_over(timeout);
         if (timeout_deadline(timeout) == next)
-            worker_file_in_order(timer, timeout); /* more runs to catch up on: in this pass */
+            file_in_order(timer, timeout); /* more runs to catch up on: in this pass */
         else
-            worker_file(timer, timeout); /* re-armed: in a later one (G11) */
+            file_timeout(timer, timeout); /* re-armed: in a later one (G11) */
         break;
     case FINISH_CANCELLED:
         run_hook(timeout); /* part of the run: cancel_sync waits for it */
         timeout_run_over(timeout);
-        worker_bury(timer, timeout);
+        file_bury(timer, timeout);
         break;
     }
 }
@@ -245,12 +233,12 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
     sub_acq_rel(&timeout->refs, 1); /* the job's share; the runtime still has its own */
     if (timeout_cancel(timeout) != CANCEL_PENDING)
         return; /* somebody cancelled it first: his notice will come */
-    run_release_quota(timer);
+    quota_give(timer);
     add_relaxed(&lane->rejected, 1);
     add_release(&lane->cancelled, 1);
     wheel_remove(timer->worker.wheel, timeout);
     run_hook(timeout);
-    worker_bury(timer, timeout);
+    file_bury(timer, timeout);
 }
 
 static void dispatch(hwt_timer *timer, hwt_timeout *timeout)
@@ -295,12 +283,12 @@ bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
     case CLAIM_LATER:
         if (!timer->execute)
             timeout_run_over(timeout);
-        worker_file_in_order(timer, timeout);
+        file_in_order(timer, timeout);
         break;
     case CLAIM_LEFT:
         if (!timer->execute)
             timeout_run_over(timeout);
-        worker_leave_adrift(timer, timeout);
+        file_adrift(timer, timeout);
         break;
     }
     return false;

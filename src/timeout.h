@@ -59,6 +59,16 @@ enum word_code {
 /* The last deadline there is means never: 73 years of nanoseconds. */
 #define DEADLINE_NEVER ((UINT64_C(1) << (64 - WORD_CODE_BITS)) - 1)
 
+static inline uint64_t deadline_clamp(uint64_t deadline)
+{
+    return min_u64(deadline, DEADLINE_NEVER);
+}
+
+static inline uint64_t deadline_after(uint64_t now, uint64_t delay)
+{
+    return delay >= DEADLINE_NEVER - min_u64(now, DEADLINE_NEVER) ? DEADLINE_NEVER : now + delay;
+}
+
 static inline uint64_t word_make(uint64_t deadline, enum word_code code)
 {
     return deadline << WORD_CODE_BITS | (uint64_t)code;
@@ -96,15 +106,6 @@ enum timeout_run { RUN_NONE = 0, RUN_ON = 1, RUN_AWAITED = 2 };
 
 #define ORIGIN_SPILL UINT32_MAX /* it is, or was, in the spill of its lane, not in a slot */
 
-/* Lies in a block of the same pool, which keeps that block's word and link to itself. */
-struct timeout_extra {
-    char pool[24];
-    hwt_task *cancelled;
-    void *arg;
-    uint64_t period_ns;
-    hwt_period_mode mode;
-};
-
 /* One cache line. */
 struct hwt_timeout {
     /* shared: everyone with a reference, through the functions below */
@@ -134,19 +135,6 @@ struct hwt_timeout {
 };
 
 static_assert(sizeof(struct hwt_timeout) == CACHE_LINE, "one timeout, one cache line");
-static_assert(offsetof(struct hwt_timeout, task) <= offsetof(struct timeout_extra, cancelled) &&
-                  sizeof(struct timeout_extra) <= CACHE_LINE,
-              "an extra lies in a block of the pool");
-
-static inline struct timeout_extra *timeout_extra(const hwt_timeout *timeout)
-{
-    return timeout->kind & KIND_EXTENDED ? timeout->arg : NULL;
-}
-
-static inline void *timeout_arg(const hwt_timeout *timeout)
-{
-    return unlikely(timeout->kind & KIND_EXTENDED) ? timeout_extra(timeout)->arg : timeout->arg;
-}
 
 /* As it stands; others may be moving it, so nothing else is read on the strength of it. */
 static inline uint64_t timeout_deadline(const hwt_timeout *timeout)

@@ -1,177 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The worker: takes in what the lanes hold, advances the wheel, runs what is due, sleeps. The same
- * code serves a thread of its own, the caller's thread (drive.c) and, with `reclaiming` set, stop.
- */
-#include "timer.h"
+#include "worker.h"
+
+#include "filing.h"
+#include "intake.h"
+#include "run.h"
 
 #define PREFETCH_AHEAD 12
 #define QUIET_TICKS    16
-
-/* ---- filing and burying ---- */
-
-void worker_leave_adrift(hwt_timer *timer, hwt_timeout *timeout)
-{
-    timeout->place = PLACE_ADRIFT;
-    timer->worker.adrift++;
-}
-
-/* Stop: hand it back, unless somebody else ended it, or a nudge for it is on its way. */
-static void reclaim(hwt_timer *timer, hwt_timeout *timeout)
-{
-    struct worker *w = &timer->worker;
-
-    if (!timeout_reclaim(timeout)) {
-        worker_leave_adrift(timer, timeout);
-        return;
-    }
-    run_release_quota(timer);
-    bump_single_writer(&w->count.unprocessed, 1);
-    timeout->link.next = w->reclaimed ? &w->reclaimed->link : NULL;
-    w->reclaimed = timeout;
-}
-
-void worker_file(hwt_timer *timer, hwt_timeout *timeout)
-{
-    struct worker *w = &timer->worker;
-    uint64_t deadline = timeout_deadline(timeout);
-
-    if (unlikely(w->reclaiming))
-        reclaim(timer, timeout);
-    else if (unlikely(deadline <= w->pass_limit)) /* due, but submitted after what is running */
-        wheel_bucket_insert(w->wheel, &w->wheel->overdue, timeout);
-    else
-        wheel_insert(w->wheel, timeout, deadline);
-}
-
-void worker_file_in_order(hwt_timer *timer, hwt_timeout *timeout)
-{
-    struct worker *w = &timer->worker;
-    uint64_t deadline = timeout_deadline(timeout);
-
-    if (unlikely(w->reclaiming))
-        reclaim(timer, timeout);
-    else if (deadline <= w->wheel->due_limit)
-        wheel_bucket_insert(w->wheel, &w->due, timeout);
-    else
-        wheel_insert(w->wheel, timeout, deadline);
-}
-
-void worker_bury(hwt_timer *timer, hwt_timeout *timeout)
-{
-    unsigned shard = timeout->origin >> LANE_BITS;
-
-    if (!timeout_drop(timeout))
-        return;
-    if (unlikely(timeout->kind & KIND_EXTENDED) || shard >= timer->lanes.count) {
-        timeout_free(timeout);
-    } else { /* back to where it came from */
-        poison_mark_dead(timeout);
-        pool_return_add(&timer->worker.returns[shard], shard, timeout);
-    }
-}
-
-void worker_flush_returns(hwt_timer *timer)
-{
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        pool_return_flush(&timer->worker.returns[i], i);
-}
-
-/* ---- taking in ---- */
-
-/* From a lane: the first time that the worker sees it. */
-static void meet(hwt_timer *timer, hwt_timeout *timeout)
-{
-    if (unlikely(timeout->noticed)) /* its notice overtook it (from the spill) */
-        worker_bury(timer, timeout);
-    else if (likely(word_code(load_acquire(&timeout->word)) == WORD_PENDING))
-        worker_file(timer, timeout);
-    else
-        worker_leave_adrift(timer, timeout);
-}
-
-static void meet_all(void *context, hwt_timeout **found, unsigned count)
-{
-    hwt_timer *timer = context;
-
-    wheel_expect(timer->worker.wheel, found, count);
-    for (unsigned i = 0; i < count; i++)
-        meet(timer, found[i]);
-}
-
-/*
- * A notice has arrived: of a cancellation, of a deadline moved earlier, or of a run that is over
- * on the executor. It is the only one for this timeout, so nobody else will file or bury it.
- */
-static void receive(hwt_timer *timer, hwt_timeout *timeout)
-{
-    struct worker *w = &timer->worker;
-
-    switch ((enum timeout_place)timeout->place) {
-    case PLACE_UNMET:
-        /* Not withdrawn by a canceller: that is what the notice or nudge excludes. */
-        if (lane_take_back(&timer->lanes, timeout))
-            break;
-        if (!timeout_take_nudge(timeout)) /* it comes from the spill some time: then bury it */
-            timeout->noticed = 1;
-        return;
-    case PLACE_INLINE:
-    case PLACE_CHUNK:
-    case PLACE_PEN: wheel_remove(w->wheel, timeout); break;
-    case PLACE_ADRIFT: w->adrift--; break;
-    }
-    timeout->place = PLACE_ADRIFT;
-    if (timeout_take_nudge(timeout))
-        worker_file(timer, timeout);
-    else
-        worker_bury(timer, timeout);
-}
-
-static void collect_notices(hwt_timer *timer, struct lane *lane)
-{
-    hwt_timeout *next;
-
-    for (hwt_timeout *timeout = lane_take_notices(lane); timeout; timeout = next) {
-        next = lane_next_notice(timeout);
-        if (next)
-            __builtin_prefetch(next, 1);
-        receive(timer, timeout);
-    }
-}
-
-static void collect_spill(hwt_timer *timer, struct lane *lane)
-{
-    hwt_timeout *next;
-
-    for (hwt_timeout *timeout = lane_take_spill(lane); timeout; timeout = next) {
-        next = lane_next_spilled(timeout);
-        meet(timer, timeout);
-    }
-}
-
-static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
-{
-    bool quiet = true;
-
-    collect_notices(timer, lane);
-    if (unlikely(timer->worker.reclaiming))
-        quiet = lane_sweep_all(lane, meet_all, timer);
-    else if (load_seq(&lane->earliest) <= horizon)
-        lane_sweep(lane, meet_all, timer);
-    else if (load_relaxed(&lane->crowded))
-        lane_sweep_older(lane, meet_all, timer);
-    collect_spill(timer, lane);
-    return quiet;
-}
-
-bool worker_collect(hwt_timer *timer, uint64_t horizon)
-{
-    bool quiet = true;
-
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
-    return quiet;
-}
 
 /* ---- running ---- */
 
@@ -230,14 +65,14 @@ int worker_pass(hwt_timer *timer, bool exact)
     int ran = 0;
 
     run_frames = &frame;
-    worker_collect(timer, now);
+    intake(timer, now);
     wheel_take_overdue(w->wheel, w->passed, &w->due);
     w->pass_limit = now;
     while (!bucket_is_empty(&w->due) || wheel_expire(w->wheel, now, exact, &w->due)) {
         ran += run_hand(timer, &frame);
         if (must_leave(timer))
             break;
-        worker_collect(timer, w->now); /* a flood of expiries delays nobody else */
+        intake(timer, w->now); /* a flood of expiries delays nobody else */
     }
     wheel_foresee(w->wheel);
     w->pass_limit = 0;
@@ -322,7 +157,7 @@ static void sleep_until_due(hwt_timer *timer)
 {
     uint64_t wake_before, until;
 
-    worker_flush_returns(timer);
+    file_flush_returns(timer);
     if (!worker_plan(timer, &wake_before))
         return;
     until = wake_up_time(timer, wake_before);

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "timer.h"
+#include "extra.h"
+#include "lifecycle.h"
+#include "quota.h"
 
 void hwt_spec_init(hwt_spec *spec)
 {
@@ -13,20 +15,7 @@ void hwt_spec_init(hwt_spec *spec)
     spec->struct_size = sizeof *spec;
 }
 
-static bool take_quota(hwt_timer *timer)
-{
-    uint64_t used = load_relaxed(&timer->quota_used);
-
-    do {
-        if (used >= timer->max_pending) {
-            add_relaxed(&lanes_here(&timer->lanes)->rejected, 1);
-            return false;
-        }
-    } while (!cas_acq_rel(&timer->quota_used, &used, used + 1));
-    return true;
-}
-
-HOT hwt_timeout *prepare(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
+HOT hwt_timeout *fill_in(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
                          bool with_handle)
 {
     hwt_timeout *timeout = pool_take();
@@ -61,7 +50,7 @@ HOT int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_ti
         if (handle)
             *handle = before;
         timeout_free(timeout);
-        run_release_quota(timer);
+        quota_give(timer);
         return result;
     }
     if (unlikely(crowded))
@@ -83,18 +72,19 @@ HOT int admit(hwt_timer *timer, hwt_task *task)
     if (unlikely(load_acquire(&timer->phase) != PHASE_RUNNING) &&
         (result = lifecycle_begin(timer)) != 0)
         return result;
-    if (unlikely(timer->max_pending) && !take_quota(timer))
-        return -ENOBUFS;
-    return 0;
+    if (likely(quota_take(timer)))
+        return 0;
+    add_relaxed(&lanes_here(&timer->lanes)->rejected, 1);
+    return -ENOBUFS;
 }
 
 HOT int schedule(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
                  hwt_timeout **handle)
 {
-    hwt_timeout *timeout = prepare(timer, task, arg, deadline, handle != NULL);
+    hwt_timeout *timeout = fill_in(timer, task, arg, deadline, handle != NULL);
 
     if (unlikely(!timeout)) {
-        run_release_quota(timer);
+        quota_give(timer);
         return -ENOMEM;
     }
     return submit(timer, timeout, deadline, handle);
@@ -138,12 +128,12 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     hwt_timeout *block = pool_take();
     struct timeout_extra *extra = (struct timeout_extra *)(void *)block;
     hwt_timeout *timeout =
-        block ? prepare(timer, spec->task, extra, deadline, handle != NULL) : NULL;
+        block ? fill_in(timer, spec->task, extra, deadline, handle != NULL) : NULL;
 
     if (!timeout) {
         if (block)
             pool_give(block);
-        run_release_quota(timer);
+        quota_give(timer);
         return -ENOMEM;
     }
     extra->cancelled = spec->cancelled;

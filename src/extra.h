@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a timeout with a hook or a period has beside its block: a second block of the pool. */
+#ifndef HWT_EXTRA_H
+#define HWT_EXTRA_H
+
+#include "pool.h"
+
+/* The pool keeps the word and the link of the block to itself. */
+struct timeout_extra {
+    char pool[24];
+    hwt_task *cancelled;
+    void *arg;
+    uint64_t period_ns;
+    hwt_period_mode mode;
+};
+
+static_assert(offsetof(struct hwt_timeout, task) <= offsetof(struct timeout_extra, cancelled) &&
+                  sizeof(struct timeout_extra) <= CACHE_LINE,
+              "an extra lies in a block of the pool");
+
+static inline struct timeout_extra *timeout_extra(const hwt_timeout *timeout)
+{
+    return timeout->kind & KIND_EXTENDED ? timeout->arg : NULL;
+}
+
+static inline void *timeout_arg(const hwt_timeout *timeout)
+{
+    return unlikely(timeout->kind & KIND_EXTENDED) ? timeout_extra(timeout)->arg : timeout->arg;
+}
+
+/* The last reference is gone: back to the pool, with what belongs to it. */
+static inline void timeout_free(hwt_timeout *timeout)
+{
+    struct timeout_extra *extra = timeout_extra(timeout);
+
+    if (extra)
+        pool_give((hwt_timeout *)(void *)extra);
+    pool_give(timeout);
+}
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "intake.h"
+
+#include "filing.h"
+
+/* From a lane: the first time that the worker sees it. */
+static void meet(hwt_timer *timer, hwt_timeout *timeout)
+{
+    if (unlikely(timeout->noticed)) /* its notice overtook it (from the spill) */
+        file_bury(timer, timeout);
+    else if (likely(word_code(load_acquire(&timeout->word)) == WORD_PENDING))
+        file_timeout(timer, timeout);
+    else
+        file_adrift(timer, timeout);
+}
+
+static void meet_all(void *context, hwt_timeout **found, unsigned count)
+{
+    hwt_timer *timer = context;
+
+    wheel_expect(timer->worker.wheel, found, count);
+    for (unsigned i = 0; i < count; i++)
+        meet(timer, found[i]);
+}
+
+/*
+ * A notice has arrived: of a cancellation, of a deadline moved earlier, or of a run that is over
+ * on the executor. It is the only one for this timeout, so nobody else will file or bury it.
+ */
+static void receive(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct worker *w = &timer->worker;
+
+    switch ((enum timeout_place)timeout->place) {
+    case PLACE_UNMET:
+        /* Not withdrawn by a canceller: that is what the notice or nudge excludes. */
+        if (lane_take_back(&timer->lanes, timeout))
+            break;
+        if (!timeout_take_nudge(timeout)) /* it comes from the spill some time: then bury it */
+            timeout->noticed = 1;
+        return;
+    case PLACE_INLINE:
+    case PLACE_CHUNK:
+    case PLACE_PEN: wheel_remove(w->wheel, timeout); break;
+    case PLACE_ADRIFT: w->adrift--; break;
+    }
+    timeout->place = PLACE_ADRIFT;
+    if (timeout_take_nudge(timeout))
+        file_timeout(timer, timeout);
+    else
+        file_bury(timer, timeout);
+}
+
+static void collect_notices(hwt_timer *timer, struct lane *lane)
+{
+    hwt_timeout *next;
+
+    for (hwt_timeout *timeout = lane_take_notices(lane); timeout; timeout = next) {
+        next = lane_next_notice(timeout);
+        if (next)
+            __builtin_prefetch(next, 1);
+        receive(timer, timeout);
+    }
+}
+
+static void collect_spill(hwt_timer *timer, struct lane *lane)
+{
+    hwt_timeout *next;
+
+    for (hwt_timeout *timeout = lane_take_spill(lane); timeout; timeout = next) {
+        next = lane_next_spilled(timeout);
+        meet(timer, timeout);
+    }
+}
+
+static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
+{
+    bool quiet = true;
+
+    collect_notices(timer, lane);
+    if (unlikely(timer->worker.reclaiming))
+        quiet = lane_sweep_all(lane, meet_all, timer);
+    else if (load_seq(&lane->earliest) <= horizon)
+        lane_sweep(lane, meet_all, timer);
+    else if (load_relaxed(&lane->crowded))
+        lane_sweep_older(lane, meet_all, timer);
+    collect_spill(timer, lane);
+    return quiet;
+}
+
+bool intake(hwt_timer *timer, uint64_t horizon)
+{
+    bool quiet = true;
+
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
+    return quiet;
+}

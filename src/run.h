@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Running tasks: on the worker, or handed to the caller's executor; and what a thread is running
+ * just now.
+ */
+#ifndef HWT_RUN_H
+#define HWT_RUN_H
+
+#include "timer.h"
+
+/* What this thread is running, innermost first: for -EDEADLK and for re-arming. */
+struct run_frame {
+    const hwt_timer *timer;
+    const hwt_timeout *current; /* NULL: none right now */
+    bool elsewhere;             /* on an executor's thread */
+    struct run_frame *outer;
+};
+extern HIDDEN _Thread_local struct run_frame *run_frames;
+bool run_is_inside(const hwt_timer *timer);
+const struct run_frame *run_frame_of(const hwt_timeout *timeout);
+
+/* The worker: runs or dispatches one that is due. True: its task was called or handed over. */
+bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame);
+/* From inside the task. */
+bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline);
+/* Whoever ended it otherwise than by its last run: calls its hook, if it has one (G10). */
+void run_hook(hwt_timeout *timeout);
+
+#endif
