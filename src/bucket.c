@@ -1,145 +1,54 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bucket.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define SLAB_FIRST 16   /* chunks */
-#define SLAB_MOST  4096 /* 2 MB */
-#define MERGE_LIVE 7    /* a full chunk with no more left is merged ... */
-#define MERGE_INTO 40   /* ... into a neighbour with no more than these */
-
-struct chunk_slab {
-    struct chunk_slab *next;
-    size_t count;
-    void *chunks;
-};
-
-/* ---- chunks ---- */
-
-void chunk_store_init(struct chunk_store *store)
-{
-    memset(store, 0, sizeof *store);
-    store->next_slab = SLAB_FIRST;
-}
-
-void chunk_store_destroy(struct chunk_store *store)
-{
-    struct chunk_slab *next;
-
-    for (struct chunk_slab *slab = store->slabs; slab; slab = next) {
-        next = slab->next;
-        free(slab->chunks);
-        free(slab);
-    }
-    store->slabs = NULL;
-    store->free = NULL;
-    store->free_count = 0;
-}
-
-static void chunk_free(struct chunk_store *store, struct chunk *chunk)
-{
-    chunk->head.next = store->free;
-    store->free = &chunk->head;
-    store->free_count++;
-}
-
-static bool store_grow(struct chunk_store *store, size_t count)
-{
-    struct chunk_slab *slab = malloc(sizeof *slab);
-    struct chunk *chunks;
-
-    if (!slab)
-        return false;
-    chunks = aligned_alloc(CHUNK_SIZE, count * CHUNK_SIZE);
-    if (!chunks) {
-        free(slab);
-        return false;
-    }
-    slab->chunks = chunks;
-    slab->count = count;
-    slab->next = store->slabs;
-    store->slabs = slab;
-    while (count-- > 0)
-        chunk_free(store, &chunks[count]);
-    return true;
-}
-
-int chunk_store_reserve(struct chunk_store *store, size_t chunks)
-{
-    if (chunks > SIZE_MAX / CHUNK_SIZE)
-        return -ENOMEM;
-    if (store->free_count >= chunks)
-        return 0;
-    return store_grow(store, chunks - store->free_count) ? 0 : -ENOMEM;
-}
-
-static struct chunk *chunk_take(struct chunk_store *store)
-{
-    struct block *first;
-
-    if (unlikely(!store->free) && store_grow(store, store->next_slab) &&
-        store->next_slab < SLAB_MOST)
-        store->next_slab *= 2;
-    first = store->free;
-    if (unlikely(!first))
-        return NULL;
-    store->free = first->next;
-    store->free_count--;
-    return container_of(first, struct chunk, head);
-}
+#define SMALL_CHUNKS 2  /* of a bucket, before the large ones */
+#define SHRINK_AT    10 /* B2: a large chunk with no more goes into a small one */
+#define MERGE_SMALL  9  /* B3: two small ones with no more in all ... */
+#define MERGE_MIXED  24 /* ... a small and a large one ... */
+#define MERGE_LARGE  40 /* ... two large ones */
 
 /* ---- the ring of a bucket and its chunks ---- */
 
-static struct chunk *chunk_of(struct block *block)
+static struct chunk *chunk_of(struct ring *ring)
 {
-    return container_of(block, struct chunk, head);
+    return container_of(ring, struct chunk, ring);
 }
 
-static bool is_chunk(const struct block *block)
+static bool is_chunk(const struct ring *ring)
 {
-    return block->used != 0;
+    return ring->room != 0;
 }
 
-static struct block *last_block(struct bucket *bucket)
+static struct bucket *bucket_of(struct ring *ring)
 {
-    return bucket->head.prev ? bucket->head.prev : &bucket->head;
+    return container_of(ring, struct bucket, ring);
 }
 
-static void link_last(struct bucket *bucket, struct chunk *chunk)
+static struct ring *last_ring(struct bucket *bucket)
 {
-    struct block *head = &bucket->head, *last = last_block(bucket);
+    return bucket->ring.prev ? bucket->ring.prev : &bucket->ring;
+}
 
-    chunk->head.prev = last;
-    chunk->head.next = head;
-    last->next = &chunk->head;
-    head->prev = &chunk->head;
+static void link_after(struct ring *before, struct chunk *chunk)
+{
+    struct ring *after = before->next ? before->next : before;
+
+    chunk->ring.prev = before;
+    chunk->ring.next = after;
+    before->next = &chunk->ring;
+    after->prev = &chunk->ring;
 }
 
 static void unlink_chunk(struct chunk_store *store, struct chunk *chunk)
 {
-    chunk->head.prev->next = chunk->head.next;
-    chunk->head.next->prev = chunk->head.prev;
-    chunk_free(store, chunk);
+    chunk->ring.prev->next = chunk->ring.next;
+    chunk->ring.next->prev = chunk->ring.prev;
+    chunk_give(store, chunk);
 }
 
 /* ---- insertion ---- */
 
-void bucket_prefetch_last(const struct bucket *bucket)
-{
-    if (bucket_has_chunks(bucket))
-        __builtin_prefetch(bucket->head.prev, 1);
-}
-
-static void put(hwt_timeout **slot, hwt_timeout *timeout, enum timeout_place place)
-{
-    *slot = timeout;
-    timeout->where = slot;
-    timeout->place = (uint8_t)place;
-}
-
-static hwt_timeout **inline_slot(struct bucket *bucket)
+static uint64_t *inline_hole(struct bucket *bucket)
 {
     for (unsigned i = 0; i < BUCKET_INLINE; i++) {
         if (!bucket->slot[i])
@@ -148,170 +57,364 @@ static hwt_timeout **inline_slot(struct bucket *bucket)
     return NULL;
 }
 
-static hwt_timeout **chunk_slot(struct bucket *bucket, struct chunk_store *store)
+/* The first chunks are small. */
+static bool wants_large(struct bucket *bucket)
 {
-    struct block *last = last_block(bucket);
-    struct chunk *chunk;
+    struct ring *ring = &bucket->ring;
 
-    if (!is_chunk(last) || last->used == CHUNK_SLOTS) {
-        chunk = chunk_take(store);
-        if (!chunk)
-            return NULL;
-        chunk->head.live = 0;
-        chunk->head.used = 0;
-        link_last(bucket, chunk);
-        last = &chunk->head;
+    for (unsigned i = 0; i < SMALL_CHUNKS; i++) {
+        ring = ring->prev;
+        if (!ring || !is_chunk(ring))
+            return false;
     }
-    chunk = chunk_of(last);
-    chunk->head.live++;
-    return &chunk->slot[chunk->head.used++];
+    return true;
+}
+
+/* Where the next one is appended; its chunk, NULL: in the bucket itself. */
+static uint64_t *next_slot(struct bucket *bucket, struct chunk_store *store, struct chunk **chunk)
+{
+    struct ring *last = last_ring(bucket);
+
+    *chunk = NULL;
+    if (!is_chunk(last)) {
+        uint64_t *slot = inline_hole(bucket);
+        if (slot)
+            return slot;
+    }
+    if (!is_chunk(last) || last->used == last->room) {
+        *chunk = chunk_take(store, wants_large(bucket));
+        if (unlikely(!*chunk))
+            return NULL;
+        link_after(last, *chunk);
+        last = &(*chunk)->ring;
+    }
+    *chunk = chunk_of(last);
+    last->live++;
+    return &(*chunk)->slot[last->used++];
+}
+
+static enum timeout_place place_in(const struct chunk *chunk)
+{
+    if (!chunk)
+        return PLACE_INLINE;
+    return chunk_is_large(chunk) ? PLACE_LARGE : PLACE_SMALL;
 }
 
 bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
-                   uint64_t deadline)
+                   uint64_t deadline, uint64_t key)
 {
     bool first = bucket_is_empty(bucket);
-    enum timeout_place place = PLACE_INLINE;
-    hwt_timeout **slot = bucket_has_chunks(bucket) ? NULL : inline_slot(bucket);
+    struct chunk *chunk;
+    uint64_t *slot = next_slot(bucket, store, &chunk);
 
-    if (!slot) {
-        place = PLACE_CHUNK;
-        slot = chunk_slot(bucket, store);
-    }
     if (unlikely(!slot))
         return false;
-    put(slot, timeout, place);
+    *slot = packed_make(timeout, key);
+    timeout_set_where(timeout, slot, place_in(chunk));
+    if (chunk && timeout->stamp < chunk->least)
+        chunk->least = timeout->stamp;
     if (first) {
         bucket->earliest = deadline;
-        bucket->head.live = 0;
+        bucket->ring.live = 0;
     } else if (deadline < bucket->earliest) {
         bucket->earliest = deadline;
     }
-    bucket->head.live++;
+    bucket->ring.live++;
+    return true;
+}
+
+bool bucket_append_further(struct bucket *bucket, struct chunk_store *store, uint64_t packed,
+                           uint64_t least)
+{
+    struct chunk *chunk;
+    uint64_t *slot = next_slot(bucket, store, &chunk);
+
+    if (unlikely(!slot))
+        return false;
+    *slot = ~packed;
+    bucket->ring.live++;
+    if (chunk && least < chunk->least)
+        chunk->least = least;
     return true;
 }
 
 /* ---- removal ---- */
 
+static struct chunk *chunk_holding(const hwt_timeout *timeout, uint64_t *slot)
+{
+    uintptr_t size = timeout->place == PLACE_LARGE ? CHUNK_LARGE_SIZE : CHUNK_SMALL_SIZE;
+    return (struct chunk *)((uintptr_t)slot & ~(size - 1));
+}
+
+static uint64_t *slot_of(const hwt_timeout *timeout)
+{
+    return (uint64_t *)(uintptr_t)load_relaxed(&timeout->where);
+}
+
+bool bucket_holds(const hwt_timeout *timeout)
+{
+    return timeout->place >= PLACE_INLINE && timeout->place <= PLACE_LARGE &&
+           packed_timeout(*slot_of(timeout)) == timeout;
+}
+
+static void put_again(uint64_t *slot, uint64_t packed, const struct chunk *chunk)
+{
+    *slot = packed;
+    timeout_set_where(packed_timeout(packed), slot, place_in(chunk));
+}
+
+/* All of `from` into the holes and the end of `into`. */
 static void merge(struct chunk_store *store, struct chunk *from, struct chunk *into)
 {
     unsigned hole = 0;
 
-    for (unsigned i = 0; i < from->head.used; i++) {
+    for (unsigned i = 0; i < from->ring.used; i++) {
         if (!from->slot[i])
             continue;
-        while (hole < into->head.used && into->slot[hole])
+        while (hole < into->ring.used && into->slot[hole])
             hole++;
-        if (hole == into->head.used)
-            into->head.used++;
-        put(&into->slot[hole], from->slot[i], PLACE_CHUNK);
-        into->head.live++;
+        if (hole == into->ring.used)
+            into->ring.used++;
+        put_again(&into->slot[hole], from->slot[i], into);
+        into->ring.live++;
+        from->slot[i] = 0;
     }
+    into->least = min_u64(into->least, from->least);
     unlink_chunk(store, from);
+}
+
+static unsigned inline_holes(const struct bucket *bucket)
+{
+    unsigned holes = 0;
+
+    for (unsigned i = 0; i < BUCKET_INLINE; i++)
+        holes += bucket->slot[i] == 0;
+    return holes;
+}
+
+/* B1 */
+static bool pull_in(struct chunk_store *store, struct bucket *bucket, struct chunk *first)
+{
+    if (first->ring.live > inline_holes(bucket))
+        return false;
+    for (unsigned i = 0; i < first->ring.used; i++) {
+        if (first->slot[i])
+            put_again(inline_hole(bucket), first->slot[i], NULL);
+        first->slot[i] = 0;
+    }
+    unlink_chunk(store, first);
+    return true;
+}
+
+/* B2 */
+static struct chunk *shrink(struct chunk_store *store, struct chunk *chunk)
+{
+    struct chunk *small = chunk_take_free_small(store);
+
+    if (!small)
+        return chunk;
+    link_after(&chunk->ring, small);
+    merge(store, chunk, small);
+    return small;
+}
+
+/* B3: true, and they are one now. */
+static bool merge_if_sparse(struct chunk_store *store, struct ring *a, struct ring *b)
+{
+    unsigned live = a->live + b->live, most = MERGE_MIXED;
+
+    if (!is_chunk(a) || !is_chunk(b))
+        return false;
+    if (a->room == b->room)
+        most = a->room == CHUNK_LARGE_ROOM ? MERGE_LARGE : MERGE_SMALL;
+    if (live > most)
+        return false;
+    if (a->room < b->room || (a->room == b->room && a->live < b->live))
+        merge(store, chunk_of(a), chunk_of(b));
+    else
+        merge(store, chunk_of(b), chunk_of(a));
+    return true;
 }
 
 static void thin_out(struct chunk_store *store, struct chunk *chunk)
 {
-    struct block *next = chunk->head.next, *prev = chunk->head.prev;
-
-    if (chunk->head.live == 0)
+    if (chunk->ring.live == 0) {
         unlink_chunk(store, chunk);
-    else if (chunk->head.live > MERGE_LIVE || chunk->head.used < CHUNK_SLOTS)
         return;
-    else if (is_chunk(next) && next->live <= MERGE_INTO)
-        merge(store, chunk, chunk_of(next));
-    else if (is_chunk(prev) && prev->live <= MERGE_INTO)
-        merge(store, chunk, chunk_of(prev));
-}
-
-static struct chunk *chunk_holding(hwt_timeout **slot)
-{
-    return (struct chunk *)((uintptr_t)slot & ~(uintptr_t)(CHUNK_SIZE - 1));
-}
-
-static void set_adrift(hwt_timeout *timeout)
-{
-    timeout->where = NULL;
-    timeout->place = PLACE_ADRIFT;
+    }
+    if (!is_chunk(chunk->ring.prev) && pull_in(store, bucket_of(chunk->ring.prev), chunk))
+        return;
+    if (chunk_is_large(chunk) && chunk->ring.live <= SHRINK_AT)
+        chunk = shrink(store, chunk);
+    if (!merge_if_sparse(store, &chunk->ring, chunk->ring.next))
+        merge_if_sparse(store, chunk->ring.prev, &chunk->ring);
 }
 
 void bucket_remove(struct chunk_store *store, hwt_timeout *timeout)
 {
-    hwt_timeout **slot = timeout->where;
+    uint64_t *slot = slot_of(timeout);
 
-    hwt_assert(*slot == timeout);
-    *slot = NULL;
-    if (timeout->place == PLACE_CHUNK) {
-        struct chunk *chunk = chunk_holding(slot);
-        chunk->head.live--;
+    hwt_assert(bucket_holds(timeout));
+    *slot = 0;
+    if (timeout->place == PLACE_INLINE) {
+        struct bucket *bucket = (struct bucket *)((uintptr_t)slot & ~(uintptr_t)(CACHE_LINE - 1));
+        bucket->ring.live--;
+        if (unlikely(bucket_has_chunks(bucket)))
+            pull_in(store, bucket, chunk_of(bucket->ring.next));
+    } else {
+        struct chunk *chunk = chunk_holding(timeout, slot);
+        chunk->ring.live--;
         thin_out(store, chunk);
     }
-    set_adrift(timeout);
+    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
 }
 
 /* ---- taking out ---- */
 
+/* The chunk that is next, all of it. Its head may be on its way still: it is not looked at. */
 static void prefetch_before(const struct chunk *chunk)
 {
-    const struct block *before = chunk->head.prev;
+    const char *before = (const char *)chunk->ring.prev;
+    unsigned size = chunk_is_large(chunk) ? CHUNK_LARGE_SIZE : CHUNK_SMALL_SIZE;
 
-    __builtin_prefetch(before);
-    if (is_chunk(before))
-        __builtin_prefetch(&container_of(before, const struct chunk, head)->slot[CHUNK_SLOTS - 1]);
+    for (unsigned i = 0; i < size; i += CACHE_LINE)
+        __builtin_prefetch(before + i, 1);
 }
 
 /* From the end of the last chunk; frees it when it is empty. */
-static unsigned take_from_chunk(struct chunk_store *store, struct chunk *chunk, hwt_timeout **out,
+static unsigned take_from_chunk(struct chunk_store *store, struct chunk *chunk, uint64_t *out,
                                 unsigned most)
 {
     unsigned count = 0;
 
     prefetch_before(chunk);
-    while (count < most && chunk->head.live > 0) {
-        hwt_timeout *timeout = chunk->slot[--chunk->head.used];
-        if (!timeout)
+    while (count < most && chunk->ring.live > 0) {
+        uint64_t packed = chunk->slot[--chunk->ring.used];
+        if (!packed)
             continue;
-        __builtin_prefetch(timeout, 1);
-        out[count++] = timeout;
-        chunk->head.live--;
+        chunk->slot[chunk->ring.used] = 0; /* bucket_holds */
+        out[count++] = packed;
+        chunk->ring.live--;
     }
-    if (chunk->head.live == 0)
+    if (chunk->ring.live == 0)
         unlink_chunk(store, chunk);
     return count;
 }
 
-static unsigned take_inline(struct bucket *bucket, hwt_timeout **out, unsigned most)
+static unsigned take_inline(struct bucket *bucket, uint64_t *out, unsigned most)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < BUCKET_INLINE && count < most; i++) {
+    for (unsigned i = BUCKET_INLINE; i-- > 0 && count < most;) {
         if (!bucket->slot[i])
             continue;
-        __builtin_prefetch(bucket->slot[i], 1);
         out[count++] = bucket->slot[i];
-        bucket->slot[i] = NULL;
+        bucket->slot[i] = 0;
     }
     return count;
 }
 
-unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, hwt_timeout **out,
-                     unsigned most)
+unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t *out, unsigned most,
+                     uint64_t *least)
 {
-    unsigned count = 0;
+    unsigned count;
 
-    while (count < most && bucket_has_chunks(bucket))
-        count += take_from_chunk(store, chunk_of(bucket->head.prev), out + count, most - count);
-    if (count < most)
-        count += take_inline(bucket, out + count, most - count);
-    bucket->head.live -= count;
+    if (bucket_has_chunks(bucket)) {
+        struct chunk *chunk = chunk_of(bucket->ring.prev);
+        if (least)
+            *least = chunk->least;
+        count = take_from_chunk(store, chunk, out, most);
+    } else {
+        if (least)
+            *least = 0;
+        count = take_inline(bucket, out, most);
+    }
+    bucket->ring.live -= count;
     return count;
 }
+
+hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store)
+{
+    uint64_t packed;
+    hwt_timeout *timeout;
+
+    if (bucket_take(bucket, store, &packed, 1, NULL) == 0)
+        return NULL;
+    timeout = packed_timeout(packed);
+    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+    return timeout;
+}
+
+static void move_ring(struct bucket *to, struct bucket *from)
+{
+    hwt_assert(bucket_is_empty(to));
+    to->earliest = from->earliest;
+    to->ring = from->ring;
+    if (bucket_has_chunks(from)) {
+        to->ring.next->prev = &to->ring;
+        to->ring.prev->next = &to->ring;
+    } else {
+        to->ring.next = to->ring.prev = NULL;
+    }
+    from->ring.next = from->ring.prev = NULL;
+    from->ring.live = 0;
+}
+
+void bucket_move(struct bucket *to, struct bucket *from)
+{
+    move_ring(to, from);
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        if (from->slot[i])
+            put_again(&to->slot[i], from->slot[i], NULL);
+        from->slot[i] = 0;
+    }
+}
+
+void bucket_move_packed(struct bucket *to, struct bucket *from)
+{
+    move_ring(to, from);
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        to->slot[i] = from->slot[i];
+        from->slot[i] = 0;
+    }
+}
+
+static uint64_t *find_slot(uint64_t *slot, unsigned count, const hwt_timeout *timeout)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (packed_timeout(~slot[i]) == timeout)
+            return &slot[i];
+    }
+    return NULL;
+}
+
+bool bucket_extract(struct bucket *bucket, struct chunk_store *store, const hwt_timeout *timeout)
+{
+    uint64_t *slot = find_slot(bucket->slot, BUCKET_INLINE, timeout);
+
+    if (slot) {
+        *slot = 0;
+        return true;
+    }
+    for (struct ring *ring = bucket->ring.next; ring && ring != &bucket->ring; ring = ring->next) {
+        slot = find_slot(chunk_of(ring)->slot, ring->used, timeout);
+        if (!slot)
+            continue;
+        *slot = 0;
+        if (--ring->live == 0)
+            unlink_chunk(store, chunk_of(ring));
+        return true;
+    }
+    return false;
+}
+
+/* ---- looking ---- */
 
 void bucket_prefetch_timeouts(const struct bucket *bucket)
 {
     for (unsigned i = 0; i < BUCKET_INLINE; i++) {
         if (bucket->slot[i])
-            __builtin_prefetch(bucket->slot[i], 1);
+            __builtin_prefetch(packed_timeout(bucket->slot[i]), 1);
     }
 }
 
@@ -319,69 +422,147 @@ void bucket_prefetch_arguments(const struct bucket *bucket)
 {
     for (unsigned i = 0; i < BUCKET_INLINE; i++) {
         if (bucket->slot[i])
-            __builtin_prefetch(bucket->slot[i]->arg, 1);
+            __builtin_prefetch(packed_timeout(bucket->slot[i])->arg, 1);
     }
 }
 
-hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store)
+static bool one_key(const uint64_t *slot, unsigned count, uint64_t *packed)
 {
+    for (unsigned i = 0; i < count; i++) {
+        if (!slot[i])
+            continue;
+        if (!*packed)
+            *packed = slot[i];
+        if ((slot[i] ^ *packed) & ~PACKED_ADDRESS)
+            return false;
+    }
+    return true;
+}
+
+bool bucket_one_key(const struct bucket *bucket, uint64_t *packed)
+{
+    const struct ring *ring = bucket->ring.next;
+
+    *packed = 0;
+    if (!one_key(bucket->slot, BUCKET_INLINE, packed))
+        return false;
+    for (; ring && ring != &bucket->ring; ring = ring->next) {
+        __builtin_prefetch(ring->next);
+        if (!one_key(container_of(ring, const struct chunk, ring)->slot, ring->used, packed))
+            return false;
+    }
+    return *packed != 0;
+}
+
+/* Two lists by `next`, of falling `least`, into one. */
+static struct ring *merge_lists(struct ring *a, struct ring *b)
+{
+    struct ring *merged = NULL, **link = &merged;
+
+    while (a && b) {
+        struct ring **larger = chunk_of(a)->least >= chunk_of(b)->least ? &a : &b;
+        *link = *larger;
+        link = &(*link)->next;
+        *larger = *link;
+    }
+    *link = a ? a : b;
+    return merged;
+}
+
+/* `list[i]`: a sorted list of 2^i chunks, or NULL; as when adding 1 to a number. */
+static void carry(struct ring *list[], struct ring *sorted)
+{
+    unsigned i = 0;
+
+    for (; list[i]; i++) {
+        sorted = merge_lists(list[i], sorted);
+        list[i] = NULL;
+    }
+    list[i] = sorted;
+}
+
+void bucket_sort_chunks(struct bucket *bucket)
+{
+    struct ring *list[64] = {NULL}, *head = &bucket->ring, *next, *all = NULL, *prev = head;
+
+    if (!bucket_has_chunks(bucket))
+        return;
+    for (struct ring *ring = head->next; ring != head; ring = next) {
+        next = ring->next;
+        ring->next = NULL;
+        carry(list, ring);
+    }
+    for (unsigned i = 0; i < 64; i++)
+        all = merge_lists(list[i], all);
+    head->next = all;
+    for (struct ring *ring = all; ring; ring = ring->next) {
+        ring->prev = prev;
+        prev = ring;
+    }
+    prev->next = head;
+    head->prev = prev;
+}
+
+/* The earliest so far, and its deadline. */
+struct scan {
     hwt_timeout *timeout;
+    uint64_t deadline;
+};
 
-    if (bucket_take(bucket, store, &timeout, 1) == 0)
-        return NULL;
-    set_adrift(timeout);
-    return timeout;
+static void scan_slots(struct scan *best, const uint64_t *slot, unsigned count, uint64_t bound)
+{
+    for (unsigned i = 0; i < count && best->deadline > bound; i++) {
+        hwt_timeout *timeout = packed_timeout(slot[i]);
+        if (timeout && timeout_deadline(timeout) < best->deadline) {
+            best->deadline = timeout_deadline(timeout);
+            best->timeout = timeout;
+        }
+    }
 }
 
-void bucket_move(struct bucket *to, struct bucket *from)
+hwt_timeout *bucket_scan(struct bucket *bucket)
 {
-    hwt_assert(bucket_is_empty(to));
-    to->earliest = from->earliest;
-    to->head = from->head;
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        to->slot[i] = NULL;
-        if (from->slot[i])
-            put(&to->slot[i], from->slot[i], PLACE_INLINE);
-        from->slot[i] = NULL;
-    }
-    if (bucket_has_chunks(from)) {
-        to->head.next->prev = &to->head;
-        to->head.prev->next = &to->head;
-    } else {
-        to->head.next = to->head.prev = NULL;
-    }
-    from->head.next = from->head.prev = NULL;
-    from->head.live = 0;
+    struct scan best = {NULL, UINT64_MAX};
+    struct ring *ring;
+
+    scan_slots(&best, bucket->slot, BUCKET_INLINE, bucket->earliest);
+    for (ring = bucket->ring.next; ring && ring != &bucket->ring; ring = ring->next)
+        scan_slots(&best, chunk_of(ring)->slot, ring->used, bucket->earliest);
+    bucket->earliest = best.deadline;
+    return best.timeout;
 }
 
 /* ---- validator ---- */
 
-static size_t check_slots(hwt_timeout *const *slot, unsigned count, enum timeout_place place)
+static size_t check_slots(const uint64_t *slot, unsigned count, enum timeout_place place, bool held)
 {
     size_t live = 0;
 
     for (unsigned i = 0; i < count; i++) {
-        if (!slot[i])
+        const hwt_timeout *timeout = packed_timeout(slot[i]);
+        if (!timeout)
             continue;
-        hwt_assert(slot[i]->where == &slot[i] && slot[i]->place == place);
+        hwt_assert(!held || (timeout->place == place && slot_of(timeout) == &slot[i]));
         live++;
     }
     (void)place;
+    (void)held;
     return live;
 }
 
-size_t bucket_check(const struct bucket *bucket)
+size_t bucket_check(const struct bucket *bucket, bool held)
 {
-    size_t total = check_slots(bucket->slot, BUCKET_INLINE, PLACE_INLINE);
+    size_t total = check_slots(bucket->slot, BUCKET_INLINE, PLACE_INLINE, held);
+    const struct ring *ring = bucket->ring.next;
 
-    for (struct block *block = bucket->head.next; block && block != &bucket->head;
-         block = block->next) {
-        size_t live = check_slots(chunk_of(block)->slot, block->used, PLACE_CHUNK);
-        hwt_assert(is_chunk(block) && block->used <= CHUNK_SLOTS);
-        hwt_assert(live == block->live && live > 0);
-        hwt_assert(block->next->prev == block && block->prev->next == block);
+    for (; ring && ring != &bucket->ring; ring = ring->next) {
+        const struct chunk *chunk = container_of(ring, const struct chunk, ring);
+        size_t live = check_slots(chunk->slot, ring->used, place_in(chunk), held);
+        hwt_assert(is_chunk(ring) && ring->used <= ring->room);
+        hwt_assert(live == ring->live && live > 0);
+        hwt_assert(ring->next->prev == ring && ring->prev->next == ring);
         total += live;
     }
-    hwt_assert(total == 0 || bucket->head.live >= total);
+    hwt_assert(total == 0 || bucket_at_most(bucket) >= total);
     return total;
 }

@@ -1,105 +1,141 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Buckets: where the worker keeps timeouts. A bucket is an array that grows by chunks, not a list
- * through the timeouts: filing appends a pointer and touches no neighbour, and whoever walks a
- * bucket can prefetch ahead. The first few pointers lie in the bucket itself, so that sparse
- * wheels need no chunks at all.
+ * through the timeouts: filing appends a word and touches no neighbour, and whoever walks a bucket
+ * can prefetch ahead. The first few slots lie in the bucket itself, so that sparse wheels need no
+ * chunks at all.
  *
- * A timeout's `where` points at the slot that holds it, for its removal; if that slot lies in a
- * chunk (512 bytes, aligned), the chunk is found by masking the address. Removal leaves a hole; an
- * empty chunk is freed, and one that is mostly holes is merged into its neighbour, so that holes
- * stay in proportion to what is live.
+ * A slot packs a timeout's address with 22 bits of its deadline, the `key`, so that what is due can
+ * be brought into a rough order without touching the timeouts (agenda.h).
+ *
+ * A timeout's `where` is the address of the slot that holds it, for its removal. Removal leaves a
+ * hole; but chunks stay filled in proportion (B1 to B3), so that n timeouts never need more than
+ * n / 5 small chunks, or large ones of the same size, wherever they lie and whatever was removed:
+ *   B1 no chunk is empty, and the first one has more timeouts than would fit into the bucket;
+ *   B2 a large chunk with few is replaced by a small one, if there is one free;
+ *   B3 two neighbours that would fill half of one are merged.
  *
  * Worker only, all of it.
  */
 #ifndef HWT_BUCKET_H
 #define HWT_BUCKET_H
 
+#include "chunk.h"
 #include "timeout.h"
 
-#define CHUNK_SIZE    512
-#define CHUNK_SLOTS   ((CHUNK_SIZE - 24) / sizeof(hwt_timeout *))
 #define BUCKET_INLINE 4
 
-/* The head of a bucket and of each of its chunks, linked in a ring once there are chunks. */
-struct block {
-    struct block *prev, *next;
-    uint32_t live; /* a chunk: slots in use; a bucket: at least the timeouts in it */
-    uint32_t used; /* a chunk: slots ever filled, at least 1; a bucket: 0, which tells it apart */
-};
-
-struct chunk {
-    alignas(CHUNK_SIZE) struct block head;
-    hwt_timeout *slot[CHUNK_SLOTS];
-};
-
 struct bucket {
-    alignas(CACHE_LINE) struct block head;
+    alignas(CACHE_LINE) struct ring ring;
     uint64_t earliest; /* no deadline in it is below this; valid while not empty */
-    hwt_timeout *slot[BUCKET_INLINE];
+    uint64_t slot[BUCKET_INLINE];
 };
 
-static_assert(sizeof(struct chunk) == CHUNK_SIZE, "a chunk is found by masking");
 static_assert(sizeof(struct bucket) == CACHE_LINE, "a sparse bucket costs one cache line");
 
-/* Free chunks of one wheel; slabs go back to malloc when the store is destroyed. */
-struct chunk_store {
-    struct block *free;
-    size_t free_count;
-    struct chunk_slab *slabs;
-    size_t next_slab; /* chunks in the next slab */
-};
-
-void chunk_store_init(struct chunk_store *store);
-void chunk_store_destroy(struct chunk_store *store);
-/* Sees to it that `chunks` are free. 0 or -ENOMEM. */
-int chunk_store_reserve(struct chunk_store *store, size_t chunks);
+/* What a bucket with n timeouts may need: small chunks. */
+#define BUCKET_CHUNKS_FOR(n) ((n) / (BUCKET_INLINE + 1))
 
 static inline bool bucket_has_chunks(const struct bucket *bucket)
 {
-    return bucket->head.next && bucket->head.next != &bucket->head;
+    return bucket->ring.next && bucket->ring.next != &bucket->ring;
+}
+
+/* At least as many as are in it: what is removed from a chunk is not counted down. */
+static inline uint32_t bucket_at_most(const struct bucket *bucket)
+{
+    return bucket->ring.live;
 }
 
 static inline bool bucket_is_empty(const struct bucket *bucket)
 {
     static_assert(BUCKET_INLINE == 4, "all of them");
 
-    return !bucket_has_chunks(bucket) && /* a linked chunk is never empty */
+    return !bucket_has_chunks(bucket) && /* B1 */
            !bucket->slot[0] && !bucket->slot[1] && !bucket->slot[2] && !bucket->slot[3];
 }
 
 /* False: no memory for a chunk; nothing happened. */
 bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
-                   uint64_t deadline);
-/* One in a bucket, out of whichever holds it. It is PLACE_ADRIFT afterwards. */
+                   uint64_t deadline, uint64_t key);
+
+/*
+ * For the agenda: a packed timeout that is not touched, its `where` and `place` are stale; no stamp
+ * is below `least`. It lies in the bucket inverted, so that no stale `where` ever finds its timeout
+ * there (bucket_holds). False: no memory for a chunk.
+ */
+bool bucket_append_further(struct bucket *bucket, struct chunk_store *store, uint64_t packed,
+                           uint64_t least);
+static inline bool bucket_append(struct bucket *bucket, struct chunk_store *store, uint64_t packed,
+                                 uint64_t least)
+{
+    struct ring *last = bucket->ring.prev;
+    struct chunk *chunk = container_of(last, struct chunk, ring);
+
+    if (unlikely(!last || last->used >= last->room))
+        return bucket_append_further(bucket, store, packed, least);
+    chunk->slot[last->used++] = ~packed;
+    last->live++;
+    bucket->ring.live++;
+    if (least < chunk->least)
+        chunk->least = least;
+    return true;
+}
+/* The words as bucket_take hands them out, if they come from such a bucket. */
+static inline void bucket_invert(uint64_t *packed, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        packed[i] = ~packed[i];
+}
+/* bucket_move from such a bucket, or with no timeout touched. */
+void bucket_move_packed(struct bucket *to, struct bucket *from);
+/* One that may lie in such a bucket; false: not here. Looks at all of them. */
+bool bucket_extract(struct bucket *bucket, struct chunk_store *store, const hwt_timeout *timeout);
+
+/* Is it in the slot that its `where` and `place` speak of? */
+bool bucket_holds(const hwt_timeout *timeout);
+/* One that a bucket holds. It is PLACE_ADRIFT afterwards. */
 void bucket_remove(struct chunk_store *store, hwt_timeout *timeout);
 /*
- * Takes out up to `most` of them, any; the number taken. Their lines are being fetched and have not
- * been touched: `where` and `place` are stale until the caller files them or sets them adrift.
+ * Takes out up to `most` of them, any, as they are packed, from one chunk or the bucket itself; the
+ * number taken, 0: it is empty. The timeouts have not been touched: `where` and `place` are stale
+ * until the caller files them or sets them adrift. No stamp is below *least (may be NULL).
  */
 #define BUCKET_BATCH 32
-unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, hwt_timeout **out,
-                     unsigned most);
-/* Fetches the line where the next one would be appended. */
-void bucket_prefetch_last(const struct bucket *bucket);
-/* Fetches the one that bucket_take will come to after `ahead` others, if it is near. */
-static inline void bucket_prefetch_ahead(const struct bucket *bucket, unsigned ahead)
+unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t *out, unsigned most,
+                     uint64_t *least);
+/* Fetches the lines of timeouts that were taken out. */
+static inline void packed_prefetch(const uint64_t *packed, unsigned count)
 {
-    const struct block *last = bucket->head.prev;
+    for (unsigned i = 0; i < count; i++)
+        __builtin_prefetch(packed_timeout(packed[i]), 1);
+}
+/* Any one of them; NULL when empty. It is PLACE_ADRIFT afterwards. */
+hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store);
+/* All of `from` to the empty bucket `to`; the timeouts in chunks are not touched. */
+void bucket_move(struct bucket *to, struct bucket *from);
+/* Do all have the same key? *packed: one of them. */
+bool bucket_one_key(const struct bucket *bucket, uint64_t *packed);
+/* Brings its chunks into an order: bucket_take takes from those with the lowest stamps first. */
+void bucket_sort_chunks(struct bucket *bucket);
+/*
+ * The one with the exact earliest deadline; looks until one reaches the bucket's bound, which it
+ * then makes exact. NULL: empty.
+ */
+hwt_timeout *bucket_scan(struct bucket *bucket);
 
-    if (bucket_has_chunks(bucket) && ahead < last->used)
-        __builtin_prefetch(
-            container_of(last, const struct chunk, head)->slot[last->used - 1 - ahead], 1);
+/* Fetches the line where the next one would be appended. */
+static inline void bucket_prefetch_last(const struct bucket *bucket)
+{
+    if (bucket_has_chunks(bucket))
+        __builtin_prefetch(bucket->ring.prev, 1);
 }
 
 /* Fetch, of a bucket's first few timeouts, their lines; what their tasks will be called with. */
 void bucket_prefetch_timeouts(const struct bucket *bucket);
 void bucket_prefetch_arguments(const struct bucket *bucket);
-/* Any one of them; NULL when empty. It is PLACE_ADRIFT afterwards. */
-hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store);
-/* All of `from` to the empty bucket `to`. */
-void bucket_move(struct bucket *to, struct bucket *from);
-/* Validator: counts the timeouts; asserts that all is well linked. */
-size_t bucket_check(const struct bucket *bucket);
+
+/* Validator: counts the timeouts; asserts that all is well linked. `held`: by their `where`. */
+size_t bucket_check(const struct bucket *bucket, bool held);
 
 #endif

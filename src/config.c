@@ -24,7 +24,7 @@ void hwt_config_init(hwt_config *config)
 
 static bool enums_known(const hwt_config *config)
 {
-    return (config->wheel == HWT_WHEEL_HIERARCHICAL || config->wheel == HWT_WHEEL_HASHED) &&
+    return wheel_kind_exists(config->wheel) &&
            (config->drive == HWT_DRIVE_WORKER || config->drive == HWT_DRIVE_CALLER);
 }
 

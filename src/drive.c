@@ -1,11 +1,44 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The caller's own thread as the worker, and a descriptor that tells its event loop when. */
+#include "drive.h"
+
 #include <errno.h>
 
 #include "filing.h"
 #include "intake.h"
 #include "run.h"
 #include "worker.h"
+
+bool drive_begin(hwt_timer *timer, enum driver as)
+{
+    uint32_t driver = load_acquire(&timer->driver);
+
+    for (;;) {
+        if (driver == DRIVER_NONE) {
+            if (cas_acq_rel(&timer->driver, &driver, (uint32_t)as)) /* acquire: drive_end */
+                return true;
+            continue;
+        }
+        if ((driver & ~(uint32_t)DRIVER_AWAITED) == DRIVER_ADVANCES && as != DRIVER_STOPS)
+            return false;
+        if (driver & DRIVER_AWAITED ||
+            cas_acq_rel(&timer->driver, &driver, driver | DRIVER_AWAITED))
+            platform_futex_wait(&timer->driver, driver | DRIVER_AWAITED, UINT64_MAX);
+        driver = load_acquire(&timer->driver);
+    }
+}
+
+void drive_end(hwt_timer *timer)
+{
+    if (unlikely(exchange_acq_rel(&timer->driver, DRIVER_NONE) & DRIVER_AWAITED))
+        platform_futex_wake_all(&timer->driver);
+}
+
+/* In a task that this thread's own advance runs: it drives already. */
+static bool drives_here(const hwt_timer *timer)
+{
+    return timer->drive == HWT_DRIVE_CALLER && run_is_inside_here(timer);
+}
 
 /* Sets the descriptor to the next deadline, or to now if something came up meanwhile. */
 static void arm(hwt_timer *timer)
@@ -28,10 +61,10 @@ int hwt_timer_advance(hwt_timer *timer)
         return -EDEADLK;
     if (load_acquire(&timer->phase) >= PHASE_STOPPING)
         return -ESHUTDOWN;
-    if (pthread_mutex_trylock(&timer->driving) != 0)
+    if (!drive_begin(timer, DRIVER_ADVANCES))
         return -EBUSY;
     if (load_acquire(&timer->phase) >= PHASE_STOPPING) { /* stopped while this got here */
-        pthread_mutex_unlock(&timer->driving);
+        drive_end(timer);
         return -ESHUTDOWN;
     }
     park_leave(&timer->park);
@@ -40,46 +73,55 @@ int hwt_timer_advance(hwt_timer *timer)
         return -ECHILD;
     file_flush_returns(timer);
     arm(timer);
-    pthread_mutex_unlock(&timer->driving);
+    drive_end(timer);
     return ran;
 }
 
-/* Without the wheel: no deadline is earlier, but it may be of one that was cancelled. */
+/*
+ * Without the wheel: no deadline is earlier, but it may be of one that was cancelled. The lanes are
+ * read first: what is taken from a lane lowers `next_deadline` before that (intake.c).
+ */
 static uint64_t estimate(const hwt_timer *timer)
 {
-    uint64_t earliest = load_relaxed(&timer->worker.next_deadline);
+    uint64_t earliest = UINT64_MAX;
 
-    if (hwt_timer_pending(timer) == 0)
-        return UINT64_MAX;
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        earliest = min_u64(earliest, load_seq(&timer->lanes.lane[i].earliest));
-    return earliest;
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        const struct lane *lane = &timer->lanes.lane[i];
+        earliest = min_u64(earliest, load_seq(&lane->earliest));
+        earliest = min_u64(earliest, load_seq(&lane->moved));
+    }
+    earliest = min_u64(earliest, load_seq(&timer->worker.next_deadline));
+    return earliest == UINT64_MAX || hwt_timer_pending(timer) > 0 ? earliest : UINT64_MAX;
 }
 
-/* Exactly; under `driving`. */
+/* Exactly; by whoever drives. */
 static uint64_t look_ahead(hwt_timer *timer)
 {
+    struct worker *w = &timer->worker;
     uint64_t earliest;
 
     intake(timer, DEADLINE_NEVER);
-    earliest = wheel_earliest(timer->worker.wheel, true);
-    store_relaxed(&timer->worker.next_deadline, earliest);
-    arm(timer);
+    earliest = wheel_earliest_exact(w->wheel);
+    if (w->later)
+        earliest = min_u64(earliest, w->later_earliest);
+    store_seq(&w->next_deadline, earliest);
     return earliest;
 }
 
 uint64_t hwt_timer_next_deadline(hwt_timer *timer)
 {
-    uint64_t earliest;
+    uint64_t earliest = UINT64_MAX;
 
     if (!timer || !timer_is_ours(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING)
         return UINT64_MAX;
-    if (timer->drive == HWT_DRIVE_CALLER && !run_is_inside(timer) &&
-        pthread_mutex_trylock(&timer->driving) == 0) {
-        earliest = UINT64_MAX;
-        if (load_acquire(&timer->phase) < PHASE_STOPPING)
+    if (drives_here(timer)) {
+        earliest = min_u64(look_ahead(timer), run_next_of_current(timer));
+    } else if (timer->drive == HWT_DRIVE_CALLER && drive_begin(timer, DRIVER_LOOKS)) {
+        if (load_acquire(&timer->phase) < PHASE_STOPPING) {
             earliest = look_ahead(timer);
-        pthread_mutex_unlock(&timer->driving);
+            arm(timer);
+        }
+        drive_end(timer);
     } else {
         earliest = estimate(timer);
     }
@@ -91,9 +133,9 @@ static void take_into_use(hwt_timer *timer, int fd)
 {
     store_relaxed(&timer->park.fd, fd);
     store_release(&timer->park.kind, PARK_TIMERFD);
-    if (!run_is_inside(timer) && pthread_mutex_trylock(&timer->driving) == 0) {
+    if (!drives_here(timer) && drive_begin(timer, DRIVER_LOOKS)) {
         arm(timer);
-        pthread_mutex_unlock(&timer->driving);
+        drive_end(timer);
     } else {
         park_fire(&timer->park); /* the next advance arms it */
     }

@@ -4,13 +4,9 @@
 #include "extra.h"
 #include "quota.h"
 
-void file_adrift(hwt_timer *timer, hwt_timeout *timeout)
-{
-    timeout->place = PLACE_ADRIFT;
-    timer->worker.adrift++;
-}
+/* ---- stop ---- */
 
-/* Stop: hand it back, unless somebody else ended it, or a nudge for it is on its way. */
+/* Hand it back, unless somebody else ended it, or a nudge for it is on its way. */
 static void reclaim(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
@@ -25,15 +21,57 @@ static void reclaim(hwt_timer *timer, hwt_timeout *timeout)
     w->reclaimed = timeout;
 }
 
+static void reclaim_or_bury(hwt_timer *timer, hwt_timeout *timeout)
+{
+    if (timeout->place == PLACE_NOTICED)
+        file_bury(timer, timeout);
+    else
+        reclaim(timer, timeout);
+}
+
+static hwt_timeout *list_pop(hwt_timeout **list)
+{
+    hwt_timeout *first = *list;
+
+    if (first)
+        *list = timeout_fellow(first);
+    return first;
+}
+
+void file_reclaim_all(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    hwt_timeout *timeout;
+
+    while ((timeout = list_pop(&w->later)) != NULL)
+        reclaim_or_bury(timer, timeout);
+    while ((timeout = list_pop(&w->shelf)) != NULL)
+        reclaim(timer, timeout);
+    while ((timeout = wheel_pop_beside(w->wheel, &w->dispatched)) != NULL)
+        reclaim(timer, timeout);
+    while ((timeout = wheel_pop(w->wheel)) != NULL)
+        reclaim_or_bury(timer, timeout);
+}
+
+/* ---- into the wheel, or aside ---- */
+
+static void put_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)
+{
+    w->later_earliest = w->later ? min_u64(w->later_earliest, deadline) : deadline;
+    timeout_set_where(timeout, w->later, PLACE_LATER);
+    w->later = timeout;
+}
+
 void file_timeout(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
     uint64_t deadline = timeout_deadline(timeout);
 
+    file_lower_bound(w, deadline);
     if (unlikely(w->reclaiming))
         reclaim(timer, timeout);
     else if (unlikely(deadline <= w->pass_limit)) /* due, but submitted after what is running */
-        wheel_bucket_insert(w->wheel, &w->wheel->overdue, timeout);
+        put_later(w, timeout, deadline);
     else
         wheel_insert(w->wheel, timeout, deadline);
 }
@@ -43,30 +81,126 @@ void file_in_order(hwt_timer *timer, hwt_timeout *timeout)
     struct worker *w = &timer->worker;
     uint64_t deadline = timeout_deadline(timeout);
 
+    file_lower_bound(w, deadline);
     if (unlikely(w->reclaiming))
         reclaim(timer, timeout);
-    else if (deadline <= w->wheel->due_limit)
-        wheel_bucket_insert(w->wheel, &w->due, timeout);
     else
         wheel_insert(w->wheel, timeout, deadline);
 }
 
+void file_later_ones(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    hwt_timeout *timeout;
+
+    while ((timeout = list_pop(&w->later)) != NULL) {
+        if (unlikely(timeout->place == PLACE_NOTICED))
+            file_bury(timer, timeout);
+        else
+            wheel_insert(w->wheel, timeout, timeout_deadline(timeout));
+    }
+}
+
+/* ---- with the executor ---- */
+
+void file_dispatched(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct worker *w = &timer->worker;
+
+    if (likely(wheel_put_beside(w->wheel, &w->dispatched, timeout)))
+        return;
+    timeout_set_where(timeout, w->shelf, PLACE_SHELF);
+    w->shelf = timeout;
+}
+
+static void take_off_shelf(struct worker *w, const hwt_timeout *timeout)
+{
+    hwt_timeout *before = NULL, *here = w->shelf;
+
+    for (; here != timeout; here = timeout_fellow(here))
+        before = here;
+    if (before)
+        timeout_set_where(before, timeout_fellow(here), PLACE_SHELF);
+    else
+        w->shelf = timeout_fellow(here);
+}
+
+void file_undispatched(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct worker *w = &timer->worker;
+
+    if (unlikely(timeout->place == PLACE_SHELF))
+        take_off_shelf(w, timeout);
+    else
+        wheel_remove(w->wheel, timeout);
+}
+
+/* ---- adrift, nudged, over ---- */
+
+void file_adrift(hwt_timer *timer, hwt_timeout *timeout)
+{
+    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+    timer->worker.adrift++;
+}
+
+void file_nudged(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct worker *w = &timer->worker;
+
+    switch ((enum timeout_place)timeout->place) {
+    case PLACE_LATER: return; /* its turn comes with the next pass in any case */
+    case PLACE_ADRIFT: w->adrift--; break;
+    case PLACE_UNMET: break;
+    case PLACE_SHELF: take_off_shelf(w, timeout); break;
+    default: wheel_remove(w->wheel, timeout); break;
+    }
+    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+    file_timeout(timer, timeout);
+}
+
+static void bury_dropped(hwt_timer *timer)
+{
+    hwt_timeout *timeout;
+
+    while ((timeout = wheel_take_noticed(timer->worker.wheel)) != NULL)
+        file_bury(timer, timeout);
+}
+
+void file_noticed(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct worker *w = &timer->worker;
+
+    switch ((enum timeout_place)timeout->place) {
+    case PLACE_LATER: timeout->place = PLACE_NOTICED; return;
+    case PLACE_ADRIFT: w->adrift--; break;
+    case PLACE_UNMET: break;
+    case PLACE_SHELF: take_off_shelf(w, timeout); break;
+    default:
+        if (unlikely(!wheel_remove_over(w->wheel, timeout))) {
+            bury_dropped(timer);
+            return;
+        }
+    }
+    file_bury(timer, timeout);
+}
+
 void file_bury(hwt_timer *timer, hwt_timeout *timeout)
 {
-    unsigned shard = timeout->origin >> LANE_BITS;
+    unsigned lane = timeout_lane(timeout);
 
     if (!timeout_drop(timeout))
         return;
-    if (unlikely(timeout->kind & KIND_EXTENDED) || shard >= timer->lanes.count) {
+    if (unlikely(timeout->kind & KIND_EXTENDED) || lane >= timer->lanes.count) {
         timeout_free(timeout);
     } else { /* back to where it came from */
         poison_mark_dead(timeout);
-        pool_return_add(&timer->worker.returns[shard], shard, timeout);
+        pool_return_add(&timer->worker.returns[lane], lane, timeout);
     }
 }
 
 void file_flush_returns(hwt_timer *timer)
 {
+    bury_dropped(timer);
     for (unsigned i = 0; i < timer->lanes.count; i++)
         pool_return_flush(&timer->worker.returns[i], i);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where the worker puts a timeout that it has met: into the wheel, adrift, or into its grave. Only
- * the worker, or whoever acts as the worker.
+ * Where the worker puts a timeout that it has met: into the wheel, aside for the next pass or for
+ * the executor, adrift, or into its grave. Only the worker, or whoever acts as the worker.
  */
 #ifndef HWT_FILING_H
 #define HWT_FILING_H
@@ -15,11 +15,33 @@
 void file_timeout(hwt_timer *timer, hwt_timeout *timeout);
 /* The same for one that was there before the pass: if due, it is run in this pass, in its turn. */
 void file_in_order(hwt_timer *timer, hwt_timeout *timeout);
+/* A pass begins: what waited for it goes into the wheel. */
+void file_later_ones(hwt_timer *timer);
+
+/* With the executor from now on. */
+void file_dispatched(hwt_timer *timer, hwt_timeout *timeout);
+/* Not there after all: adrift, as far as its place is concerned. */
+void file_undispatched(hwt_timer *timer, hwt_timeout *timeout);
+
 /* Its notice or nudge will come. */
 void file_adrift(hwt_timer *timer, hwt_timeout *timeout);
+/* Its nudge has come, and was taken in: files it anew. */
+void file_nudged(hwt_timer *timer, hwt_timeout *timeout);
+/* Its notice has come: buries it, now or when it is met. */
+void file_noticed(hwt_timer *timer, hwt_timeout *timeout);
 /* The runtime's share of it is over. */
 void file_bury(hwt_timer *timer, hwt_timeout *timeout);
 /* What was buried goes back to the pool, at the latest before a sleep. */
 void file_flush_returns(hwt_timer *timer);
+
+/* Stop: all that the worker holds goes into the list, or adrift until its notice comes. */
+void file_reclaim_all(hwt_timer *timer);
+
+/* No deadline that the worker knows is below `next_deadline`. */
+static inline void file_lower_bound(struct worker *worker, uint64_t deadline)
+{
+    if (deadline < load_relaxed(&worker->next_deadline))
+        store_seq(&worker->next_deadline, deadline); /* before it leaves its lane (drive.c) */
+}
 
 #endif

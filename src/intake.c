@@ -6,7 +6,7 @@
 /* From a lane: the first time that the worker sees it. */
 static void meet(hwt_timer *timer, hwt_timeout *timeout)
 {
-    if (unlikely(timeout->noticed)) /* its notice overtook it (from the spill) */
+    if (unlikely(timeout->place == PLACE_NOTICED)) /* its notice overtook it (from the spill) */
         file_bury(timer, timeout);
     else if (likely(word_code(load_acquire(&timeout->word)) == WORD_PENDING))
         file_timeout(timer, timeout);
@@ -29,32 +29,40 @@ static void meet_all(void *context, hwt_timeout **found, unsigned count)
  */
 static void receive(hwt_timer *timer, hwt_timeout *timeout)
 {
-    struct worker *w = &timer->worker;
+    /* Not withdrawn by a canceller: that is what the notice or nudge excludes. */
+    bool in_spill = timeout->place == PLACE_UNMET && !lane_take_back(&timer->lanes, timeout);
 
-    switch ((enum timeout_place)timeout->place) {
-    case PLACE_UNMET:
-        /* Not withdrawn by a canceller: that is what the notice or nudge excludes. */
-        if (lane_take_back(&timer->lanes, timeout))
-            break;
-        if (!timeout_take_nudge(timeout)) /* it comes from the spill some time: then bury it */
-            timeout->noticed = 1;
-        return;
-    case PLACE_INLINE:
-    case PLACE_CHUNK:
-    case PLACE_PEN: wheel_remove(w->wheel, timeout); break;
-    case PLACE_ADRIFT: w->adrift--; break;
+    if (timeout_take_nudge(timeout)) {
+        if (!in_spill)
+            file_nudged(timer, timeout);
+    } else if (in_spill) {
+        timeout->place = PLACE_NOTICED; /* it comes from the spill some time: then bury it */
+    } else {
+        file_noticed(timer, timeout);
     }
-    timeout->place = PLACE_ADRIFT;
-    if (timeout_take_nudge(timeout))
-        file_timeout(timer, timeout);
-    else
-        file_bury(timer, timeout);
+}
+
+/*
+ * The bound on deadlines that is published comes down to what a lane says before that is taken
+ * from the lane: at no moment is a deadline known to neither (drive.c). False: it says nothing.
+ */
+static bool take_bound(hwt_timer *timer, _Atomic uint64_t *bound, uint64_t horizon)
+{
+    uint64_t deadline = load_seq(bound);
+
+    while (deadline <= horizon) {
+        file_lower_bound(&timer->worker, deadline);
+        if (cas_seq(bound, &deadline, UINT64_MAX)) /* first this, then flags and slots (C3) */
+            return true;
+    }
+    return false;
 }
 
 static void collect_notices(hwt_timer *timer, struct lane *lane)
 {
     hwt_timeout *next;
 
+    take_bound(timer, &lane->moved, DEADLINE_NEVER);
     for (hwt_timeout *timeout = lane_take_notices(lane); timeout; timeout = next) {
         next = lane_next_notice(timeout);
         if (next)
@@ -80,7 +88,7 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
     collect_notices(timer, lane);
     if (unlikely(timer->worker.reclaiming))
         quiet = lane_sweep_all(lane, meet_all, timer);
-    else if (load_seq(&lane->earliest) <= horizon)
+    else if (take_bound(timer, &lane->earliest, horizon))
         lane_sweep(lane, meet_all, timer);
     else if (load_relaxed(&lane->crowded))
         lane_sweep_older(lane, meet_all, timer);

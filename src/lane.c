@@ -35,6 +35,7 @@ int lanes_create(struct lanes *lanes, unsigned cpus)
     for (unsigned i = 0; i < lanes->count; i++, base += ring) {
         lanes->lane[i].ring = (_Atomic uint64_t *)(void *)base;
         store_relaxed(&lanes->lane[i].earliest, UINT64_MAX);
+        store_relaxed(&lanes->lane[i].moved, UINT64_MAX);
         ck_stack_init(&lanes->lane[i].notices);
         ck_stack_init(&lanes->lane[i].spill);
     }
@@ -50,20 +51,26 @@ void lanes_destroy(struct lanes *lanes)
 
 /* ---- submission ---- */
 
-HOT void announce(struct lane *lane, uint64_t deadline)
+static _Thread_local uint64_t submissions; /* by this thread, to all timers (G15) */
+
+HOT void lower(_Atomic uint64_t *bound, uint64_t deadline)
 {
-    /* The timeout lies in its slot by now (C3): the worker takes `earliest` first, then looks. */
-    uint64_t earliest = load_seq(&lane->earliest);
+    uint64_t earliest = load_seq(bound);
 
     while (unlikely(deadline < earliest)) {
-        if (cas_seq(&lane->earliest, &earliest, deadline))
+        if (cas_seq(bound, &earliest, deadline))
             return;
     }
 }
 
+/* The timeout lies in its slot by now (C3): the worker takes `earliest` first, then looks. */
+HOT void announce(struct lane *lane, uint64_t deadline)
+{
+    lower(&lane->earliest, deadline);
+}
+
 static void push_spill(struct lane *lane, hwt_timeout *timeout)
 {
-    timeout->origin = ORIGIN_SPILL;
     ck_stack_push_upmc(&lane->spill, &timeout->spill);
     ck_pr_fence_atomic_load(); /* pushed before the comparisons that follow (C4) */
 }
@@ -89,15 +96,15 @@ HOT uint64_t try_slot(struct lane *lane, uint32_t origin, hwt_timeout *timeout)
     _Atomic uint64_t *slot = &lane->ring[origin & LANE_MASK];
     uint64_t empty = load_relaxed(slot), filled;
 
-    if (slot_timeout(empty))
+    if (packed_timeout(empty))
         return 0;
-    if (unlikely(slot_count(empty) == (UINT64_C(1) << SLOT_COUNT_BITS) - 1)) {
+    if (unlikely(packed_bits(empty) == (UINT64_C(1) << PACKED_BITS) - 1)) {
         if (!cas_acq_rel(slot, &empty, 0))
             return 0;
-        add_relaxed(&lane->carried, slot_count(empty));
+        add_relaxed(&lane->carried, packed_bits(empty));
         empty = 0;
     }
-    timeout->origin = origin;
+    store_relaxed(&timeout->where, where_of_origin(origin));
     filled = empty | (uint64_t)(uintptr_t)timeout;
     /* publishes the timeout to whoever empties the slot; seq_cst for C2 to C4 */
     return cas_seq(slot, &empty, filled) ? filled : 0;
@@ -128,7 +135,7 @@ static bool looks_crowded(struct lane *lane)
     unsigned taken = 0;
 
     for (unsigned i = 0; i < SAMPLES; i++)
-        taken += slot_timeout(load_relaxed(&lane->ring[i * (LANE_SLOTS / SAMPLES)])) != NULL;
+        taken += packed_timeout(load_relaxed(&lane->ring[i * (LANE_SLOTS / SAMPLES)])) != NULL;
     return taken >= SAMPLES_TAKEN;
 }
 
@@ -206,9 +213,10 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bo
 {
     unsigned index = lanes_index_here(lanes);
     struct lane *lane = &lanes->lane[index];
-    uint64_t position = next_position(lane, 0);
-    uint64_t filled = try_slot(lane, origin_of(index, position), timeout);
+    uint64_t position = next_position(lane, 0), filled;
 
+    timeout->stamp = ++submissions << STAMP_LANE_BITS | (index & ((1u << STAMP_LANE_BITS) - 1));
+    filled = try_slot(lane, origin_of(index, position), timeout);
     if (unlikely(!filled))
         return submit_further(lanes, index, timeout, deadline, crowded);
     if (unlikely(position % LOOK_EVERY == 0) && looks_crowded(lane))
@@ -223,6 +231,11 @@ bool lane_notify(struct lane *lane, hwt_timeout *timeout)
     ck_stack_push_upmc(&lane->notices, &timeout->link);
     ck_pr_fence_atomic_load(); /* queued before the comparison with the wake-up (C4) */
     return sent % NOTICES_PER_WAKE == 0;
+}
+
+void lane_tell_moved(struct lane *lane, uint64_t deadline)
+{
+    lower(&lane->moved, deadline);
 }
 
 /* ---- the worker's side ---- */
@@ -283,13 +296,14 @@ bool lane_take_back(struct lanes *lanes, hwt_timeout *timeout)
     struct lane *lane;
     _Atomic uint64_t *slot;
     uint64_t held;
+    uint32_t origin;
 
-    if (timeout->origin == ORIGIN_SPILL)
+    if (!origin_of_where(load_relaxed(&timeout->where), &origin))
         return false;
-    lane = &lanes->lane[timeout->origin >> LANE_BITS];
-    slot = &lane->ring[timeout->origin & LANE_MASK];
+    lane = &lanes->lane[origin >> LANE_BITS];
+    slot = &lane->ring[origin & LANE_MASK];
     held = load_acquire(slot);
-    return slot_timeout(held) == timeout && take_slot(lane, slot, &held);
+    return packed_timeout(held) == timeout && take_slot(lane, slot, &held);
 }
 
 /* What it held, or NULL. */
@@ -298,9 +312,9 @@ static hwt_timeout *sweep_slot(struct lane *lane, uint32_t index)
     _Atomic uint64_t *slot = &lane->ring[index];
     uint64_t held = load_seq(slot); /* after its group's flag was taken (C2) */
 
-    while (slot_timeout(held)) {
+    while (packed_timeout(held)) {
         if (take_slot(lane, slot, &held))
-            return slot_timeout(held);
+            return packed_timeout(held);
     }
     return NULL;
 }
@@ -335,7 +349,6 @@ static bool group_block_fresh(const struct lane *lane, unsigned group)
 void lane_sweep(struct lane *lane, lane_take *take, void *context)
 {
     store_relaxed(&lane->crowded, 0);
-    exchange_seq(&lane->earliest, UINT64_MAX); /* first this, then the flags and slots (C3) */
     for (unsigned group = 0; group < LANE_GROUPS; group++) {
         if (group % 8 == 0 && !group_block_fresh(lane, group)) {
             group += 7;
@@ -380,8 +393,8 @@ static struct lane_tally count_once(const struct lane *lane)
 
     for (uint64_t i = 0; i < used; i++) {
         uint64_t slot = load_acquire(&lane->ring[i]);
-        emptied += slot_count(slot);
-        held += slot_timeout(slot) != NULL;
+        emptied += packed_bits(slot);
+        held += packed_timeout(slot) != NULL;
     }
     taken = load_acquire(&lane->taken);
     refused = load_acquire(&lane->refused);

@@ -36,32 +36,28 @@
 #define GROUP_SLOTS 64u
 #define LANE_GROUPS (LANE_SLOTS / GROUP_SLOTS)
 
-/* `origin`: the lane and the slot that a timeout was submitted to. */
 #define LANES_MAX (1u << (31 - LANE_BITS))
 
 /*
- * A slot: the address of a timeout (bits 6 to 47) or 0, and around it a count of how often the
- * slot was emptied, which also keeps a late compare-and-swap from mistaking one filling for
- * another. User addresses have 48 bits on Linux unless a program asks for more.
+ * A slot holds the packed address of a timeout, or 0, and with it a count of how often the slot was
+ * emptied, which also keeps a late compare-and-swap from mistaking one filling for another.
  */
-#define SLOT_ADDRESS    UINT64_C(0x0000ffffffffffc0)
-#define SLOT_COUNT_LOW  6
-#define SLOT_COUNT_BITS 22
-
-static inline hwt_timeout *slot_timeout(uint64_t slot)
-{
-    return (hwt_timeout *)(uintptr_t)(slot & SLOT_ADDRESS);
-}
-
-static inline uint64_t slot_count(uint64_t slot)
-{
-    return slot >> 48 << SLOT_COUNT_LOW | (slot & ((1u << SLOT_COUNT_LOW) - 1));
-}
-
 static inline uint64_t slot_emptied(uint64_t slot)
 {
-    uint64_t count = slot_count(slot) + 1;
-    return (count >> SLOT_COUNT_LOW) << 48 | (count & ((1u << SLOT_COUNT_LOW) - 1));
+    return packed_make(NULL, packed_bits(slot) + 1);
+}
+
+/* `where` of a timeout in a slot: lane and slot, told from an address by the lowest bit. */
+static inline uint64_t where_of_origin(uint32_t origin)
+{
+    return (uint64_t)origin << 1 | 1;
+}
+
+/* False: it is in no slot of a lane. */
+static inline bool origin_of_where(uint64_t where, uint32_t *origin)
+{
+    *origin = (uint32_t)(where >> 1);
+    return where & 1;
 }
 
 struct lane {
@@ -77,6 +73,7 @@ struct lane {
     /* written by the cancellers on this CPU, when they come too late to withdraw */
     alignas(CACHE_PAIR) ck_stack_t notices;
     _Atomic uint64_t notices_sent;
+    _Atomic uint64_t moved; /* the earliest deadline that the nudges among them speak of */
     _Atomic uint64_t cancelled; /* otherwise than by withdrawing */
 
     /* written rarely, or by whoever runs tasks on an executor's threads */
@@ -128,15 +125,15 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bo
 /* Takes it out of the slot that it was submitted to. False: it is not there any more. */
 static inline bool lane_withdraw(const struct lanes *lanes, const hwt_timeout *timeout)
 {
-    uint32_t origin = timeout->origin;
     _Atomic uint64_t *slot;
     uint64_t held;
+    uint32_t origin;
 
-    if (unlikely(origin == ORIGIN_SPILL))
+    if (unlikely(!origin_of_where(load_relaxed(&timeout->where), &origin)))
         return false;
     slot = &lanes->lane[origin >> LANE_BITS].ring[origin & LANE_MASK];
     held = load_relaxed(slot);
-    return slot_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
+    return packed_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
 }
 
 /*
@@ -144,6 +141,8 @@ static inline bool lane_withdraw(const struct lanes *lanes, const hwt_timeout *t
  * worker; otherwise it compares the deadline, if there is one, with the planned wake-up.
  */
 bool lane_notify(struct lane *lane, hwt_timeout *timeout);
+/* After a nudge was queued, here or on another lane: somebody has been given this deadline. */
+void lane_tell_moved(struct lane *lane, uint64_t deadline);
 
 /* ---- the worker ---- */
 
@@ -160,6 +159,7 @@ hwt_timeout *lane_next_notice(const hwt_timeout *timeout);
 hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);
 /* What lane_withdraw does, for the worker. */
 bool lane_take_back(struct lanes *lanes, hwt_timeout *timeout);
+/* After `earliest` was taken (C3). */
 void lane_sweep(struct lane *lane, lane_take *take, void *context);
 void lane_sweep_older(struct lane *lane, lane_take *take, void *context);
 

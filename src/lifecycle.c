@@ -22,15 +22,9 @@ const char *hwt_version(void)
 static int create_wheel(hwt_timer *timer, const hwt_config *config, uint32_t slots)
 {
     struct wheel **wheel = &timer->worker.wheel;
-    uint64_t now = timer_now(timer);
-    int result = config->wheel == HWT_WHEEL_HASHED
-                     ? wheel_hashed_create(wheel, timer->tick_ns, slots, now)
-                     : wheel_hierarchical_create(wheel, timer->tick_ns, slots, now);
+    int result = wheel_create(wheel, config->wheel, timer->tick_ns, slots, timer_now(timer));
 
-    /* a bucket needs its first chunk for its fifth timeout: a fifth covers the worst spread */
-    if (result == 0 && config->reserve)
-        result = chunk_store_reserve(&(*wheel)->store, config->reserve / 5 + HAND);
-    return result;
+    return result == 0 && config->reserve ? wheel_reserve(*wheel, config->reserve) : result;
 }
 
 static int create_park(hwt_timer *timer)
@@ -109,7 +103,7 @@ static void init_shell(hwt_timer *timer)
     park_init(&timer->park, 0);
     timer->has_attr = timer->has_thread = false;
     pthread_mutex_init(&timer->mutex, NULL);
-    pthread_mutex_init(&timer->driving, NULL);
+    store_relaxed(&timer->driver, DRIVER_NONE);
     pthread_cond_init(&timer->stopped, NULL);
 }
 
@@ -231,7 +225,6 @@ int hwt_timer_destroy(hwt_timer *timer)
     if (result != 0)
         return result;
     pthread_mutex_destroy(&timer->mutex);
-    pthread_mutex_destroy(&timer->driving);
     pthread_cond_destroy(&timer->stopped);
     large = was_large(timer);
     destroy_parts(timer);

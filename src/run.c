@@ -23,6 +23,15 @@ bool run_is_inside(const hwt_timer *timer)
     return false;
 }
 
+bool run_is_inside_here(const hwt_timer *timer)
+{
+    for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
+        if (frame->timer == timer && !frame->elsewhere)
+            return true;
+    }
+    return false;
+}
+
 const struct run_frame *run_frame_of(const hwt_timeout *timeout)
 {
     for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
@@ -52,14 +61,16 @@ HOT void count_end(hwt_timer *timer, bool elsewhere)
     quota_give(timer);
 }
 
-static void uncount_end(hwt_timer *timer, bool elsewhere)
+/* False: at max_pending. */
+static bool uncount_end(hwt_timer *timer, bool elsewhere)
 {
-    if (timer->max_pending)
-        add_relaxed(&timer->quota_used, 1);
+    if (!quota_take(timer))
+        return false;
     if (elsewhere)
         sub_relaxed(&lanes_here(&timer->lanes)->expired, 1);
     else
         bump_single_writer(&timer->worker.count.expired, (uint64_t)-1);
+    return true;
 }
 
 HOT void count_run(hwt_timer *timer, const hwt_timeout *timeout, uint64_t now, bool elsewhere)
@@ -123,10 +134,24 @@ HOT uint64_t next_run(const hwt_timer *timer, const hwt_timeout *timeout)
     return unlikely(timeout->kind & KIND_PERIODIC) ? next_period(timer, timeout) : DEADLINE_NEVER;
 }
 
+uint64_t run_next_of_current(const hwt_timer *timer)
+{
+    for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
+        const hwt_timeout *timeout = frame->current;
+        uint64_t word = frame->timer == timer && timeout ? load_acquire(&timeout->word) : 0;
+        if (word_code(word) == WORD_REARMED)
+            return word_deadline(word);
+        if (word_code(word) == WORD_RUNNING && timeout->kind & KIND_PERIODIC)
+            return next_run(timer, timeout);
+    }
+    return UINT64_MAX;
+}
+
 HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
 {
     uint64_t next = next_run(timer, timeout);
 
+    hwt_assert(timeout->place == PLACE_ADRIFT); /* in the worker's hand */
     switch (timeout_finish(timeout, next, WORD_PENDING)) {
     case FINISH_EXPIRED:
         timeout_run_over(timeout);
@@ -159,21 +184,31 @@ HOT void run_here(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *fram
     frame->current = NULL;
 }
 
+/* The bound that others read (hwt_timer_next_deadline) comes down before the re-arm returns. */
+static void tell_rearmed(const struct run_frame *frame, hwt_timer *timer, uint64_t deadline)
+{
+    if (frame->elsewhere)
+        lane_tell_moved(lanes_here(&timer->lanes), deadline);
+    else
+        file_lower_bound(&timer->worker, deadline);
+}
+
 bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
 {
     hwt_timer *timer = timeout->timer;
-    bool periodic = timeout->kind & KIND_PERIODIC, was_running = false;
+    /* A second re-arm in one run counts no more; only this thread re-arms. */
+    bool counts =
+        !(timeout->kind & KIND_PERIODIC) && word_code(load_acquire(&timeout->word)) == WORD_RUNNING;
 
     /* Pending again before the word says so: whoever cancels it then counts it out (G3). */
-    if (!periodic)
-        uncount_end(timer, frame->elsewhere);
-    if (!timeout_rearm(timeout, deadline, &was_running)) {
-        if (!periodic)
+    if (counts && !uncount_end(timer, frame->elsewhere))
+        return false;
+    if (!timeout_rearm(timeout, deadline)) {
+        if (counts)
             count_end(timer, frame->elsewhere);
         return false;
     }
-    if (!periodic && !was_running) /* it was counted back in by the first re-arm */
-        count_end(timer, frame->elsewhere);
+    tell_rearmed(frame, timer, deadline);
     return true;
 }
 
@@ -236,7 +271,7 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
     quota_give(timer);
     add_relaxed(&lane->rejected, 1);
     add_release(&lane->cancelled, 1);
-    wheel_remove(timer->worker.wheel, timeout);
+    file_undispatched(timer, timeout);
     run_hook(timeout);
     file_bury(timer, timeout);
 }
@@ -244,36 +279,35 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
 static void dispatch(hwt_timer *timer, hwt_timeout *timeout)
 {
     add_relaxed(&timeout->refs, 1); /* the job's share */
-    wheel_bucket_insert(timer->worker.wheel, &timer->worker.dispatched, timeout);
+    file_dispatched(timer, timeout);
     if (timer->execute(timer->executor, run_job, timeout) != 0)
         refuse(timer, timeout);
 }
 
 /* ---- from the worker ---- */
 
-static void refresh_now(hwt_timer *timer)
+void run_read_now(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
 
-    if (timer->clock.now) {
-        w->now = timer_now(timer);
-    } else {
-        uint64_t coarse = clock_coarse();
-        if (unlikely(coarse != w->coarse)) { /* milliseconds have passed: read the real one */
-            w->coarse = coarse;
-            w->now = timer_now(timer);
-        }
-    }
+    w->now = timer_now(timer);
+    if (!timer->clock.now)
+        w->coarse = clock_coarse();
+}
+
+void run_refresh_now(hwt_timer *timer)
+{
+    if (timer->clock.now || unlikely(clock_coarse() != timer->worker.coarse))
+        run_read_now(timer); /* milliseconds have passed, or it costs whatever it costs */
 }
 
 bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
 {
     enum word_code claimed = timer->execute ? WORD_DISPATCHED : WORD_RUNNING;
 
-    refresh_now(timer);
     if (!timer->execute)
         store_relaxed(&timeout->run, RUN_ON); /* before the claim shows (timeout_await_run) */
-    switch (timeout_claim(timeout, timer->worker.wheel->due_limit, claimed)) {
+    switch (timeout_claim(timeout, timer->worker.pass_limit, claimed)) {
     case CLAIM_WON:
         if (timer->execute)
             dispatch(timer, timeout);

@@ -17,10 +17,17 @@ struct run_frame {
 };
 extern HIDDEN _Thread_local struct run_frame *run_frames;
 bool run_is_inside(const hwt_timer *timer);
+/* The same, and as its worker: not on an executor's thread. */
+bool run_is_inside_here(const hwt_timer *timer);
 const struct run_frame *run_frame_of(const hwt_timeout *timeout);
 
+/* The worker: reads the clock, always or if some milliseconds have passed since it last did. */
+void run_read_now(hwt_timer *timer);
+void run_refresh_now(hwt_timer *timer);
 /* The worker: runs or dispatches one that is due. True: its task was called or handed over. */
 bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame);
+/* Inside a task, on the worker: when it runs again, as far as is known; UINT64_MAX: not at all. */
+uint64_t run_next_of_current(const hwt_timer *timer);
 /* From inside the task. */
 bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline);
 /* Whoever ended it otherwise than by its last run: calls its hook, if it has one (G10). */

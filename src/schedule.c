@@ -31,7 +31,6 @@ HOT hwt_timeout *fill_in(hwt_timer *timer, hwt_task *task, void *arg, uint64_t d
     store_relaxed(&timeout->withdrawn, 0);
     timeout->kind = timer->kind;
     timeout->place = PLACE_UNMET;
-    timeout->noticed = 0;
     return timeout;
 }
 

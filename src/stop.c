@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "drive.h"
 #include "extra.h"
 #include "filing.h"
 #include "intake.h"
@@ -17,20 +18,6 @@ static void pause_briefly(unsigned *times)
         sched_yield();
     else
         nanosleep(&nap, NULL);
-}
-
-/* Everything the worker has met: into the list, or adrift until its notice comes. */
-static void reclaim_met(hwt_timer *timer)
-{
-    struct worker *w = &timer->worker;
-    hwt_timeout *timeout;
-
-    while ((timeout = wheel_bucket_pop(w->wheel, &w->due)) != NULL)
-        file_timeout(timer, timeout);
-    while ((timeout = wheel_bucket_pop(w->wheel, &w->dispatched)) != NULL)
-        file_timeout(timer, timeout);
-    while ((timeout = wheel_pop(w->wheel)) != NULL)
-        file_timeout(timer, timeout);
 }
 
 /*
@@ -47,7 +34,7 @@ static void reclaim_all(hwt_timer *timer)
     w->reclaiming = true;
     for (;;) {
         bool quiet = intake(timer, DEADLINE_NEVER);
-        reclaim_met(timer);
+        file_reclaim_all(timer);
         if (quiet && w->adrift == 0 && load_seq(&timer->guests) == 0)
             break;
         pause_briefly(&times);
@@ -63,9 +50,9 @@ static void end_worker(hwt_timer *timer)
         park_wake(&timer->park);
         pthread_join(timer->thread, NULL);
     }
-    pthread_mutex_lock(&timer->driving); /* an advance that is on ends soon: it looks at `phase` */
+    drive_begin(timer, DRIVER_STOPS); /* an advance that is on ends soon: it looks at `phase` */
     reclaim_all(timer);
-    pthread_mutex_unlock(&timer->driving);
+    drive_end(timer);
 }
 
 /* True: this call is the one that stops it. Otherwise it has been stopped on return. */

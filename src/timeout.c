@@ -64,12 +64,11 @@ bool timeout_begin(hwt_timeout *timeout)
     return false;
 }
 
-bool timeout_rearm(hwt_timeout *timeout, uint64_t deadline, bool *was_running)
+bool timeout_rearm(hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t word = load_acquire(&timeout->word);
 
     while (word_code(word) == WORD_RUNNING || word_code(word) == WORD_REARMED) {
-        *was_running = word_code(word) == WORD_RUNNING;
         if (word_change(timeout, &word, deadline, WORD_REARMED))
             return true;
     }
@@ -100,25 +99,44 @@ enum finish timeout_finish(hwt_timeout *timeout, uint64_t next, enum word_code a
     }
 }
 
+/*
+ * Who waits for the end of a run sleeps on one of these, found by the timeout's address: a futex
+ * word has 32 bits, which a timeout cannot spare. Each end of an awaited run raises it.
+ */
+static _Atomic uint32_t turnstile[64];
+
+static _Atomic uint32_t *turnstile_of(const hwt_timeout *timeout)
+{
+    return &turnstile[(uintptr_t)timeout / sizeof *timeout % 64];
+}
+
 void timeout_run_over(hwt_timeout *timeout)
 {
+    _Atomic uint32_t *word = turnstile_of(timeout);
+
     /* Without a handle nobody can wait; a handle cannot appear out of nothing. */
     if (timeout_is_alone(timeout)) {
         store_relaxed(&timeout->run, RUN_NONE);
         return;
     }
     /* Releases what the task did to timeout_await_run. */
-    if (unlikely(exchange_acq_rel(&timeout->run, RUN_NONE) == RUN_AWAITED))
-        platform_futex_wake_all(&timeout->run);
+    if (likely(exchange_acq_rel(&timeout->run, RUN_NONE) != RUN_AWAITED))
+        return;
+    add_acq_rel(word, 1);
+    platform_futex_wake_all(word);
 }
 
 void timeout_await_run(hwt_timeout *timeout)
 {
-    uint32_t run;
+    _Atomic uint32_t *word = turnstile_of(timeout);
 
-    while ((run = load_acquire(&timeout->run)) != RUN_NONE) { /* pairs with timeout_run_over */
-        if (run == RUN_ON && !cas_acq_rel(&timeout->run, &run, (uint32_t)RUN_AWAITED))
-            continue;
-        platform_futex_wait(&timeout->run, RUN_AWAITED, UINT64_MAX);
+    for (;;) {
+        uint32_t seen = load_acquire(word); /* before `run`: pairs with timeout_run_over */
+        uint8_t run = load_acquire(&timeout->run);
+
+        if (run == RUN_NONE)
+            return;
+        if (run == RUN_AWAITED || cas_acq_rel(&timeout->run, &run, (uint8_t)RUN_AWAITED))
+            platform_futex_wait(word, seen, UINT64_MAX);
     }
 }

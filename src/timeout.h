@@ -94,28 +94,41 @@ enum timeout_kind {
 
 /* Where the worker knows a timeout to be. */
 enum timeout_place {
-    PLACE_UNMET = 0,  /* in a lane or its spill: the worker has not met it */
-    PLACE_INLINE = 1, /* `where` points at the slot that holds it, in a bucket ... */
-    PLACE_CHUNK = 2,  /* ... or in a chunk of one */
-    PLACE_PEN = 3,    /* in the wheel's pen, for want of memory for a chunk */
-    PLACE_ADRIFT = 4, /* met, held by nothing: in the worker's hand, or awaiting its notice */
+    PLACE_UNMET = 0,   /* in a lane or its spill: the worker has not met it */
+    PLACE_INLINE = 1,  /* `where` is the address of the slot that holds it, in a bucket ... */
+    PLACE_SMALL = 2,   /* ... or in a small chunk of one ... */
+    PLACE_LARGE = 3,   /* ... or in a large one; stale once the agenda has taken it from there */
+    PLACE_LISTED = 4,  /* for want of memory: in a list of the wheel's, by `where` */
+    PLACE_AGENDA = 5,  /* in the agenda */
+    PLACE_LATER = 6,   /* in the list of those that wait for the next pass, by `where` */
+    PLACE_SHELF = 7,   /* with the executor; for want of memory in a list, by `where` */
+    PLACE_NOTICED = 8, /* its notice came while it was where it cannot be taken out of at once */
+    PLACE_ADRIFT = 9,  /* met, held by nothing: in the worker's hand, or awaiting its notice */
 };
 
 /* A run is on (1), and somebody waits for its end (2). */
 enum timeout_run { RUN_NONE = 0, RUN_ON = 1, RUN_AWAITED = 2 };
 
-#define ORIGIN_SPILL UINT32_MAX /* it is, or was, in the spill of its lane, not in a slot */
+/*
+ * Among equal deadlines the order of submission (G15): a number that grows with each submission of
+ * a thread, and below it the lane, which tells to which depot the block goes back.
+ */
+#define STAMP_BITS      60
+#define STAMP_LANE_BITS 8
 
 /* One cache line. */
 struct hwt_timeout {
     /* shared: everyone with a reference, through the functions below */
     alignas(CACHE_LINE) _Atomic uint64_t word;
 
+    /*
+     * Where it is: set by the producer, then changed by the worker; a canceller looks whether it is
+     * still in its lane's slot (lane.h). Otherwise an address, whose lowest bit is clear.
+     */
     union {
-        ck_stack_entry_t spill;     /* while PLACE_UNMET: the producer, then the worker */
-        struct hwt_timeout **where; /* PLACE_INLINE, PLACE_CHUNK: the worker */
-        struct hwt_timeout *fellow; /* PLACE_PEN: the worker */
-        uint32_t batch_length;      /* in a depot of the pool */
+        _Atomic uint64_t where;
+        ck_stack_entry_t spill; /* in a spill */
+        uint32_t batch_length;  /* free, in a depot of the pool */
     };
     /* the one link a timeout is queued by: a notice or a nudge; the list of a stop; free blocks */
     ck_stack_entry_t link;
@@ -124,17 +137,59 @@ struct hwt_timeout {
     hwt_task *task;
     void *arg; /* or its struct timeout_extra */
     hwt_timer *timer;
+    uint64_t stamp;
 
     _Atomic uint32_t refs;     /* handles, and 1 for the runtime's share (see `withdrawn`) */
-    uint32_t origin;           /* set at submission: the lane's slot (lane.h) */
-    _Atomic uint32_t run;      /* enum timeout_run; futex word of cancel_sync */
-    uint8_t kind;              /* set at submission: enum timeout_kind */
+    _Atomic uint8_t run;       /* enum timeout_run */
     _Atomic uint8_t withdrawn; /* the runtime's share ended without being taken off `refs` */
+    uint8_t kind;              /* set at submission: enum timeout_kind */
     uint8_t place;             /* worker: enum timeout_place */
-    uint8_t noticed;           /* worker: its notice came before it left the spill */
 };
 
 static_assert(sizeof(struct hwt_timeout) == CACHE_LINE, "one timeout, one cache line");
+
+static inline unsigned timeout_lane(const hwt_timeout *timeout)
+{
+    return (unsigned)(timeout->stamp & ((1u << STAMP_LANE_BITS) - 1));
+}
+
+/* PLACE_LISTED: the next one in the list. The worker. */
+static inline hwt_timeout *timeout_fellow(const hwt_timeout *timeout)
+{
+    return (hwt_timeout *)(uintptr_t)load_relaxed(&timeout->where);
+}
+
+static inline void timeout_set_where(hwt_timeout *timeout, const void *where,
+                                     enum timeout_place place)
+{
+    store_relaxed(&timeout->where, (uint64_t)(uintptr_t)where);
+    timeout->place = (uint8_t)place;
+}
+
+/*
+ * A timeout's address packed with 22 other bits into one word: blocks are 64 bytes, and user
+ * addresses have 48 bits (the pool sees to it).
+ */
+#define PACKED_ADDRESS UINT64_C(0x0000ffffffffffc0)
+#define PACKED_LOW     6
+#define PACKED_BITS    22
+
+static inline hwt_timeout *packed_timeout(uint64_t packed)
+{
+    return (hwt_timeout *)(uintptr_t)(packed & PACKED_ADDRESS);
+}
+
+static inline uint64_t packed_bits(uint64_t packed)
+{
+    return packed >> 48 << PACKED_LOW | (packed & ((1u << PACKED_LOW) - 1));
+}
+
+/* Of `bits`, the lowest 22. */
+static inline uint64_t packed_make(const hwt_timeout *timeout, uint64_t bits)
+{
+    return (uint64_t)(uintptr_t)timeout | bits >> PACKED_LOW << 48 |
+           (bits & ((1u << PACKED_LOW) - 1));
+}
 
 /* As it stands; others may be moving it, so nothing else is read on the strength of it. */
 static inline uint64_t timeout_deadline(const hwt_timeout *timeout)
@@ -256,8 +311,8 @@ bool timeout_reclaim(hwt_timeout *timeout);
 /* ---- whoever runs the task ---- */
 /* DISPATCHED to RUNNING. False: cancelled meanwhile. */
 bool timeout_begin(hwt_timeout *timeout);
-/* From inside the task: RUNNING or REARMED to REARMED. *was_running tells which. */
-bool timeout_rearm(hwt_timeout *timeout, uint64_t deadline, bool *was_running);
+/* From inside the task: RUNNING or REARMED to REARMED. */
+bool timeout_rearm(hwt_timeout *timeout, uint64_t deadline);
 enum finish {
     FINISH_EXPIRED,
     FINISH_AGAIN,     /* pending again (word code `again`) */

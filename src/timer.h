@@ -21,29 +21,46 @@
 
 enum phase { PHASE_CREATED, PHASE_RUNNING, PHASE_STOPPING, PHASE_STOPPED };
 
-#define HAND 64 /* due timeouts taken out of the wheel at a time */
-
 /*
- * The worker's own: touched by the worker thread; with HWT_DRIVE_CALLER by whoever holds `drive`;
- * by stop once the worker has ended. The atomics are for readers elsewhere.
+ * The worker's own: touched by the worker thread; with HWT_DRIVE_CALLER by whoever is `driver`; by
+ * stop once the worker has ended. The atomics are for readers elsewhere.
+ *
+ * Its times, all on the timer's clock:
+ *   now            a recent reading: at most one hand of tasks, or some milliseconds, old
+ *   coarse         the coarse clock at that reading: when it steps, `now` is read anew
+ *   pass_limit     what the pass that is on runs: deadlines up to its beginning; otherwise 0. What is
+ *                  filed with such a deadline meanwhile waits for the next pass (G11)
+ *   passed         pass_limit of the last pass
+ *   covered        (wheel.h) deadlines up to here are in the agenda, in order
+ *   next_deadline  no deadline that the worker has met is below; lowered before anything is taken
+ *                  out of a lane, raised when the next wake-up is planned
+ *   wake_before    (park.h) a deadline below is not covered by the planned wake-up
+ *   slack          (park.h) a wake-up so much later than `wake_before` is in time: a tick but 1 ns,
+ *                  so that all of a tick costs one
  */
 struct worker {
     struct wheel *wheel;
-    struct bucket due;        /* of a tick that has come */
-    struct bucket dispatched; /* with the executor */
-    hwt_timeout *hand[HAND];  /* taken out of `due`: no notice is received before they are done */
-    unsigned hand_next, hand_count;
-    uint64_t adrift;     /* met, held by nothing: as many notices or nudges are on their way */
-    uint64_t pass_limit; /* during a pass: what is filed with a deadline up to here waits for the
-                            next one; otherwise 0 */
-    uint64_t passed;     /* when the last pass was */
-    uint64_t now;        /* a recent reading of the clock ... */
-    uint64_t coarse;     /* ... and of the coarse one */
+    struct bucket dispatched;    /* with the executor ... */
+    hwt_timeout *shelf;          /* ... and those for which there was no memory, by `where` */
+    hwt_timeout *later;          /* for the next pass, by `where` */
+    uint64_t later_earliest;     /* no deadline of these is below */
+    uint64_t adrift;             /* met, held by nothing: as many notices or nudges are to come */
+    uint64_t pass_limit, passed; /* see above, as the next two */
+    uint64_t now, coarse;
     struct pool_return *returns; /* per lane */
     bool reclaiming;             /* stop hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
     struct worker_counters count;
-    _Atomic uint64_t next_deadline; /* for hwt_timer_next_deadline, while the worker sleeps */
+    _Atomic uint64_t next_deadline; /* see above */
+};
+
+/* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for him to be done (drive.c). */
+enum driver {
+    DRIVER_NONE = 0,
+    DRIVER_LOOKS = 1,    /* hwt_timer_next_deadline: not for long */
+    DRIVER_ADVANCES = 2, /* hwt_timer_advance: runs tasks */
+    DRIVER_STOPS = 3,
+    DRIVER_AWAITED = 4, /* a flag */
 };
 
 struct hwt_timer {
@@ -78,7 +95,7 @@ struct hwt_timer {
     pthread_cond_t stopped;
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t driving; /* HWT_DRIVE_CALLER: who acts as the worker */
+    _Atomic uint32_t driver; /* enum driver; futex word */
     _Atomic uint32_t guests; /* handle calls that stop must wait for (handle.c) */
     hwt_timer *next_shell;   /* under the registry's lock */
 };

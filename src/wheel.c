@@ -1,78 +1,127 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What both kinds of wheel share: overdue timeouts, the pen, filing anew. */
+/* What both kinds of wheel share: the way to the agenda, the pen, filing anew. */
 #include "wheel.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define EXPECT_MOST 64
-#define SPARSE      BUCKET_INLINE /* timeouts in a slot that is worth splitting */
+#define EXPECT_MOST   64
+#define SPARSE        BUCKET_INLINE /* timeouts in a slot that is worth splitting */
+#define RESERVE_SPARE 64            /* chunks for what is on its way between buckets */
 
-void wheel_init(struct wheel *wheel, const struct wheel_ops *ops, uint64_t tick_ns, uint64_t now)
+static const struct wheel_ops *const kinds[] = {
+    [HWT_WHEEL_HIERARCHICAL] = &wheel_hierarchical,
+    [HWT_WHEEL_HASHED] = &wheel_hashed,
+};
+
+bool wheel_kind_exists(hwt_wheel_kind kind)
 {
-    wheel->ops = ops;
-    wheel->tick_ns = tick_ns;
-    wheel->reciprocal = (uint64_t)(((unsigned __int128)1 << 64) / tick_ns);
-    wheel->current = wheel_tick_floor(wheel, now);
-    wheel->pen = NULL;
-    memset(&wheel->overdue, 0, sizeof wheel->overdue);
-    chunk_store_init(&wheel->store);
+    return (size_t)kind < sizeof kinds / sizeof kinds[0];
+}
+
+void *wheel_alloc(size_t size)
+{
+    void *memory;
+
+    size = (size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
+    memory = aligned_alloc(CACHE_LINE, size);
+    return memory ? memset(memory, 0, size) : NULL;
+}
+
+int wheel_create(struct wheel **wheel, hwt_wheel_kind kind, uint64_t tick_ns, uint32_t slots,
+                 uint64_t now)
+{
+    struct wheel *w;
+
+    if (!wheel_kind_exists(kind))
+        return -EINVAL;
+    w = kinds[kind]->create(tick_ns, slots);
+    if (!w)
+        return -ENOMEM;
+    w->ops = kinds[kind];
+    w->tick_ns = tick_ns;
+    w->reciprocal = (uint64_t)(((unsigned __int128)1 << 64) / tick_ns);
+    w->current = wheel_tick_floor(w, now);
+    w->covered = w->current ? wheel_tick_time(w, w->current - 1) : 0;
+    chunk_store_init(&w->store);
+    if (agenda_init(&w->agenda, &w->store, tick_ns) != 0) {
+        w->ops->destroy(w);
+        return -ENOMEM;
+    }
+    *wheel = w;
+    return 0;
 }
 
 void wheel_destroy(struct wheel *wheel)
 {
     if (!wheel)
         return;
+    agenda_destroy(&wheel->agenda);
     chunk_store_destroy(&wheel->store);
     wheel->ops->destroy(wheel);
+}
+
+int wheel_reserve(struct wheel *wheel, size_t timeouts)
+{
+    return chunk_store_reserve(&wheel->store, BUCKET_CHUNKS_FOR(timeouts) + RESERVE_SPARE);
 }
 
 /* ---- the pen: slow, but it needs no memory ---- */
 
 static void pen_insert(struct wheel *wheel, hwt_timeout *timeout)
 {
-    timeout->fellow = wheel->pen;
-    timeout->place = PLACE_PEN;
+    timeout_set_where(timeout, wheel->pen, PLACE_LISTED);
     wheel->pen = timeout;
 }
 
-static hwt_timeout *pen_take(hwt_timeout **link)
+/* `before`: NULL for the first one. */
+static hwt_timeout *pen_take_after(struct wheel *wheel, hwt_timeout *before)
 {
-    hwt_timeout *timeout = *link;
+    hwt_timeout *timeout = before ? timeout_fellow(before) : wheel->pen;
 
-    *link = timeout->fellow;
-    timeout->fellow = NULL;
-    timeout->place = PLACE_ADRIFT;
+    if (before)
+        timeout_set_where(before, timeout_fellow(timeout), PLACE_LISTED);
+    else
+        wheel->pen = timeout_fellow(timeout);
+    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
     return timeout;
 }
 
-static void pen_remove(struct wheel *wheel, const hwt_timeout *timeout)
+/* False: it is not there. */
+static bool pen_remove(struct wheel *wheel, const hwt_timeout *timeout)
 {
-    hwt_timeout **link = &wheel->pen;
+    hwt_timeout *before = NULL, *here = wheel->pen;
 
-    while (*link != timeout)
-        link = &(*link)->fellow;
-    pen_take(link);
-}
-
-static void pen_expire(struct wheel *wheel, uint64_t now, struct bucket *due)
-{
-    hwt_timeout **link = &wheel->pen;
-
-    while (*link) {
-        if (timeout_deadline(*link) > now)
-            link = &(*link)->fellow;
-        else if (!wheel_bucket_insert(wheel, due, pen_take(link)))
-            return; /* back in the pen; `due` holds some to go on with */
-    }
+    for (; here && here != timeout; here = timeout_fellow(here))
+        before = here;
+    if (!here)
+        return false;
+    pen_take_after(wheel, before);
+    return true;
 }
 
 static uint64_t pen_earliest(const struct wheel *wheel)
 {
     uint64_t earliest = UINT64_MAX;
 
-    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = timeout->fellow)
+    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = timeout_fellow(timeout))
         earliest = min_u64(earliest, timeout_deadline(timeout));
     return earliest;
+}
+
+static void pen_expire(struct wheel *wheel)
+{
+    hwt_timeout *before = NULL, *here = wheel->pen, *next;
+
+    for (; here; here = next) {
+        uint64_t deadline = timeout_deadline(here);
+        next = timeout_fellow(here);
+        if (deadline <= wheel->covered)
+            agenda_add(&wheel->agenda, pen_take_after(wheel, before), deadline);
+        else
+            before = here;
+    }
 }
 
 /* ---- filing ---- */
@@ -80,20 +129,20 @@ static uint64_t pen_earliest(const struct wheel *wheel)
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t tick = wheel_tick_of(wheel, deadline);
-    bool filed;
 
-    if (unlikely(tick < wheel->current))
-        filed = bucket_insert(&wheel->overdue, &wheel->store, timeout, deadline);
-    else
-        filed = wheel->ops->insert(wheel, timeout, deadline, tick);
-    if (unlikely(!filed))
+    /* W1; W2 (a nudged one that comes down a level while `current` is ahead of `covered`) */
+    if (unlikely(deadline <= wheel->covered || tick < wheel->current)) {
+        agenda_add(&wheel->agenda, timeout, deadline);
+        return;
+    }
+    if (unlikely(!wheel->ops->insert(wheel, timeout, deadline, tick))) {
         pen_insert(wheel, timeout);
-}
-
-static const struct bucket *bucket_for(const struct wheel *wheel, const hwt_timeout *timeout)
-{
-    uint64_t tick = wheel_tick_of(wheel, timeout_deadline(timeout));
-    return wheel->ops->bucket_of(wheel, max_u64(tick, wheel->current));
+        return;
+    }
+    if (unlikely(wheel->witness != NULL) && deadline < wheel->earliest) {
+        wheel->witness = timeout;
+        wheel->earliest = deadline;
+    }
 }
 
 void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned count)
@@ -102,77 +151,128 @@ void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned
 
     count = count < EXPECT_MOST ? count : EXPECT_MOST;
     for (unsigned i = 0; i < count; i++) {
-        bucket[i] = bucket_for(wheel, batch[i]);
+        uint64_t tick = wheel_tick_of(wheel, timeout_deadline(batch[i]));
+        bucket[i] = wheel->ops->bucket_of(wheel, max_u64(tick, wheel->current));
         __builtin_prefetch(bucket[i], 1);
     }
     for (unsigned i = 0; i < count; i++)
         bucket_prefetch_last(bucket[i]);
 }
 
-void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
+void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, struct bucket *due)
 {
-    if (unlikely(timeout->place == PLACE_PEN))
-        pen_remove(wheel, timeout);
-    else
-        bucket_remove(&wheel->store, timeout);
-}
-
-bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout)
-{
-    if (likely(bucket_insert(bucket, &wheel->store, timeout, timeout_deadline(timeout))))
-        return true;
-    pen_insert(wheel, timeout);
-    return false;
-}
-
-hwt_timeout *wheel_bucket_pop(struct wheel *wheel, struct bucket *bucket)
-{
-    return bucket_pop(bucket, &wheel->store);
-}
-
-unsigned wheel_bucket_take(struct wheel *wheel, struct bucket *bucket, hwt_timeout **out,
-                           unsigned most)
-{
-    return bucket_take(bucket, &wheel->store, out, most);
-}
-
-void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t now, struct bucket *due)
-{
-    hwt_timeout *batch[BUCKET_BATCH];
+    uint64_t batch[BUCKET_BATCH];
     unsigned count;
 
-    while ((count = bucket_take(from, &wheel->store, batch, BUCKET_BATCH)) > 0) {
+    while ((count = bucket_take(from, &wheel->store, batch, BUCKET_BATCH, NULL)) > 0) {
+        packed_prefetch(batch, count);
         for (unsigned i = 0; i < count; i++) {
-            uint64_t deadline = timeout_deadline(batch[i]);
-            if (deadline <= now)
-                wheel_bucket_insert(wheel, due, batch[i]);
-            else
-                wheel_insert(wheel, batch[i], deadline);
+            hwt_timeout *timeout = packed_timeout(batch[i]);
+            uint64_t deadline = timeout_deadline(timeout);
+            if (deadline > limit)
+                wheel_insert(wheel, timeout, deadline);
+            else if (unlikely(!wheel_bucket_insert(wheel, due, timeout, deadline)))
+                agenda_add(&wheel->agenda, timeout, deadline);
         }
     }
 }
 
-/* ---- expiry ---- */
+/* ---- removal ---- */
 
-static bool expire_pen(struct wheel *wheel, uint64_t now, struct bucket *due)
+static void forget_witness(struct wheel *wheel, const hwt_timeout *timeout)
 {
-    if (likely(!wheel->pen))
-        return false;
-    wheel->due_limit = now;
-    pen_expire(wheel, now, due);
-    return !bucket_is_empty(due);
+    if (wheel->witness == timeout)
+        wheel->witness = NULL;
 }
 
-bool wheel_expire(struct wheel *wheel, uint64_t now, bool exact, struct bucket *due)
+/* False: it is in the agenda. */
+static bool remove_now(struct wheel *wheel, hwt_timeout *timeout)
+{
+    if (likely(bucket_holds(timeout))) {
+        forget_witness(wheel, timeout);
+        bucket_remove(&wheel->store, timeout);
+        return true;
+    }
+    return timeout->place == PLACE_LISTED && pen_remove(wheel, timeout);
+}
+
+void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
+{
+    if (!remove_now(wheel, timeout))
+        agenda_extract(&wheel->agenda, timeout);
+}
+
+bool wheel_remove_over(struct wheel *wheel, hwt_timeout *timeout)
+{
+    if (likely(remove_now(wheel, timeout)))
+        return true;
+    agenda_notice(&wheel->agenda, timeout);
+    return false;
+}
+
+/* ---- expiry ---- */
+
+/* The tick that `current` has just gone past is in `due`, if anything is. */
+static void cover(struct wheel *wheel, uint64_t tick)
+{
+    uint64_t base = tick ? wheel_tick_time(wheel, tick - 1) : 0;
+
+    wheel->covered = max_u64(wheel->covered, wheel_tick_time(wheel, tick));
+    if (!bucket_is_empty(&wheel->due)) {
+        wheel->witness = NULL;
+        agenda_add_bucket(&wheel->agenda, &wheel->due, base);
+    }
+    if (unlikely(wheel->pen != NULL))
+        pen_expire(wheel);
+}
+
+/* The next tick up to `limit` at which something is due goes into the agenda. */
+static bool expire_tick(struct wheel *wheel, uint64_t limit)
+{
+    uint64_t penned = UINT64_MAX;
+    bool any;
+
+    if (unlikely(wheel->pen != NULL)) {
+        penned = wheel_tick_of(wheel, pen_earliest(wheel));
+        limit = min_u64(limit, max_u64(penned, wheel->current));
+    }
+    any = wheel->ops->expire(wheel, limit, &wheel->due);
+    cover(wheel, wheel->current - 1);
+    return any || penned <= limit;
+}
+
+/* So does what is due at the tick that is on. */
+static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
+{
+    const struct bucket *bucket = wheel->ops->next_bucket(wheel);
+    bool wanted = !bucket_is_empty(bucket) && bucket->earliest <= now &&
+                  (exact || bucket_at_most(bucket) <= SPARSE);
+
+    if (unlikely(wheel->pen != NULL))
+        wanted = wanted || (exact && pen_earliest(wheel) <= now);
+    if (!wanted || wheel->covered >= wheel_tick_time(wheel, wheel->current))
+        return false;
+    wheel->ops->take_current(wheel, &wheel->due);
+    cover(wheel, wheel->current);
+    return true;
+}
+
+hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact)
 {
     uint64_t limit = wheel_tick_floor(wheel, now);
 
-    if (expire_pen(wheel, now, due) || wheel->ops->expire(wheel, limit, due))
-        return true;
-    wheel->ops->expire_part(wheel, now, exact ? UINT32_MAX : SPARSE, due);
-    wheel->due_limit = now;
-    /* what found no memory on its way down lies in the pen only now */
-    return !bucket_is_empty(due) || expire_pen(wheel, now, due);
+    for (;;) {
+        const struct entry *first = agenda_first(&wheel->agenda);
+
+        if (likely(first != NULL)) {
+            uint64_t deadline = first->deadline;
+            if (likely(deadline <= wheel->covered))
+                return deadline <= now ? agenda_take(&wheel->agenda) : NULL;
+            wheel_insert(wheel, agenda_take(&wheel->agenda), deadline); /* it was moved */
+        } else if (!expire_tick(wheel, limit) && !expire_current(wheel, now, exact)) {
+            return NULL;
+        }
+    }
 }
 
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
@@ -180,71 +280,85 @@ bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
     return wheel->ops->sharing(wheel, earliest) <= SPARSE;
 }
 
-void wheel_take_overdue(struct wheel *wheel, uint64_t limit, struct bucket *due)
-{
-    uint64_t expired = wheel->current ? wheel_tick_time(wheel, wheel->current - 1) : 0;
-
-    wheel->due_limit = max_u64(limit, expired);
-    if (!bucket_is_empty(&wheel->overdue))
-        bucket_move(due, &wheel->overdue);
-}
-
 /* ---- what comes next ---- */
 
-/* Ends at the first that reaches `bound`, below which there is none. */
-static uint64_t scan_slots(hwt_timeout *const *slot, unsigned count, uint64_t bound, uint64_t best)
+/* The earliest of the agenda; what was moved out of it is filed anew. UINT64_MAX: empty. */
+static uint64_t agenda_earliest(struct wheel *wheel)
 {
-    for (unsigned i = 0; i < count && best > bound; i++) {
-        if (slot[i])
-            best = min_u64(best, timeout_deadline(slot[i]));
+    const struct entry *first;
+
+    while ((first = agenda_first(&wheel->agenda)) != NULL) {
+        uint64_t deadline = first->deadline;
+        if (deadline <= wheel->covered)
+            return deadline;
+        wheel_insert(wheel, agenda_take(&wheel->agenda), deadline);
     }
-    return best;
+    return UINT64_MAX;
 }
 
-uint64_t wheel_scan(const struct bucket *bucket)
+uint64_t wheel_earliest(struct wheel *wheel)
 {
-    uint64_t bound = bucket->earliest;
-    uint64_t best = scan_slots(bucket->slot, BUCKET_INLINE, bound, UINT64_MAX);
+    uint64_t earliest = agenda_earliest(wheel);
 
-    for (struct block *block = bucket->head.next; block && block != &bucket->head;
-         block = block->next)
-        best = scan_slots(container_of(block, struct chunk, head)->slot, block->used, bound, best);
-    return best;
+    if (earliest != UINT64_MAX) /* all else is beyond `covered` */
+        return earliest;
+    earliest = wheel->ops->earliest(wheel, NULL);
+    return likely(!wheel->pen) ? earliest : min_u64(earliest, pen_earliest(wheel));
 }
 
-uint64_t wheel_earliest(struct wheel *wheel, bool exact)
+uint64_t wheel_earliest_exact(struct wheel *wheel)
 {
-    uint64_t earliest = wheel->ops->earliest(wheel, exact);
+    uint64_t earliest = agenda_earliest(wheel);
 
-    if (!bucket_is_empty(&wheel->overdue))
-        earliest = min_u64(earliest, exact ? wheel_scan(&wheel->overdue) : wheel->overdue.earliest);
-    if (unlikely(wheel->pen))
-        earliest = min_u64(earliest, pen_earliest(wheel));
-    return earliest;
+    if (earliest != UINT64_MAX)
+        return earliest;
+    if (!wheel->witness || timeout_deadline(wheel->witness) != wheel->earliest) {
+        wheel->witness = NULL;
+        wheel->earliest = wheel->ops->earliest(wheel, &wheel->witness);
+    }
+    earliest = wheel->witness ? wheel->earliest : UINT64_MAX;
+    return likely(!wheel->pen) ? earliest : min_u64(earliest, pen_earliest(wheel));
 }
 
 uint64_t wheel_next_call(struct wheel *wheel)
 {
-    return min_u64(wheel_earliest(wheel, false), wheel->ops->prepare(wheel));
+    return min_u64(wheel_earliest(wheel), wheel->ops->prepare_at(wheel));
 }
 
 /* ---- the rest ---- */
 
+bool wheel_put_beside(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout)
+{
+    return wheel_bucket_insert(wheel, bucket, timeout, timeout_deadline(timeout));
+}
+
+hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket)
+{
+    return bucket_pop(bucket, &wheel->store);
+}
+
 hwt_timeout *wheel_pop(struct wheel *wheel)
 {
-    if (wheel->pen)
-        return pen_take(&wheel->pen);
-    if (!bucket_is_empty(&wheel->overdue))
-        return bucket_pop(&wheel->overdue, &wheel->store);
-    return wheel->ops->pop(wheel);
+    hwt_timeout *noticed = wheel_take_noticed(wheel);
+
+    if (noticed)
+        return noticed;
+    wheel->witness = NULL;
+    if (agenda_first(&wheel->agenda))
+        return agenda_take(&wheel->agenda);
+    noticed = wheel_take_noticed(wheel); /* agenda_first may have met the last ones */
+    if (noticed)
+        return noticed;
+    return wheel->pen ? pen_take_after(wheel, NULL) : wheel->ops->pop(wheel);
 }
 
 size_t wheel_check(struct wheel *wheel)
 {
-    size_t count = bucket_check(&wheel->overdue) + wheel->ops->check(wheel);
+    size_t count = agenda_check(&wheel->agenda) + wheel->ops->check(wheel);
 
-    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = timeout->fellow) {
-        hwt_assert(timeout->place == PLACE_PEN);
+    hwt_assert(bucket_is_empty(&wheel->due));
+    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = timeout_fellow(timeout)) {
+        hwt_assert(timeout->place == PLACE_LISTED);
         count++;
     }
     return count;

@@ -1,42 +1,57 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The wheel: a pure data structure. No thread, no clock, no callback, no lock; it is told the time
- * and hands back what is due, tick by tick. One owner at a time: the worker, or whoever acts as
- * the worker.
+ * and hands back what is due, in order. One owner at a time: the worker, or whoever acts as the
+ * worker.
  *
  * A timeout of deadline d is due at tick ceil(d / tick_ns). Two kinds stand behind one interface:
- * hierarchical (Kafka, Linux) and hashed, one level with rounds (Netty, Dubbo).
+ * hierarchical (Kafka, Linux) and hashed, one level with rounds (Netty, Dubbo). They tell ticks
+ * apart; the order within a tick is the agenda's.
  *
  * Deadlines are lower bounds here: a timeout whose deadline was moved later stays where it is
  * filed, and is filed again when its old deadline comes up.
+ *
+ *   W1 all that has a deadline up to `covered` is in the agenda, and nothing else but what was moved
+ *      later meanwhile.
+ *   W2 no timeout is filed for a tick below `current`.
  */
 #ifndef HWT_WHEEL_H
 #define HWT_WHEEL_H
 
-#include "bucket.h"
+#include "agenda.h"
 
 struct wheel;
 
 struct wheel_ops {
+    /* Makes one; `slots`: a power of two, per level. NULL: no memory. */
+    struct wheel *(*create)(uint64_t tick_ns, uint32_t slots);
+    void (*destroy)(struct wheel *wheel);
     /* Files at `tick`, which is not before wheel->current. False: no memory for a chunk. */
     bool (*insert)(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline, uint64_t tick);
     /* Where it would be filed. */
-    const struct bucket *(*bucket_of)(const struct wheel *wheel, uint64_t tick);
-    /* Moves the next tick's bucket that is due by `limit` to `due`; false if there is none. */
+    struct bucket *(*bucket_of)(const struct wheel *wheel, uint64_t tick);
+    /*
+     * Moves the next tick's bucket that is due by `limit` to the empty `due`, and goes on to the
+     * tick after it. False: there is none, and `current` is the tick after `limit`.
+     */
     bool (*expire)(struct wheel *wheel, uint64_t limit, struct bucket *due);
-    /* Files of tick `current` what has reached `now` into `due`, if at most `most` share it. */
-    void (*expire_part)(struct wheel *wheel, uint64_t now, uint32_t most, struct bucket *due);
-    /* No deadline in the wheel is below it; UINT64_MAX: empty. exact: spare no effort. */
-    uint64_t (*earliest)(struct wheel *wheel, bool exact);
-    /* How many share the slot of the earliest deadline, which is given. */
+    /* The bucket of what comes next, if that may be due at the current tick. */
+    const struct bucket *(*next_bucket)(const struct wheel *wheel);
+    /* Moves all that is due at the current tick to `due`, and stays there. */
+    void (*take_current)(struct wheel *wheel, struct bucket *due);
+    /*
+     * No deadline in the wheel is below it; UINT64_MAX: empty. With `who` no effort is spared: it
+     * is exact, and that of *who.
+     */
+    uint64_t (*earliest)(struct wheel *wheel, hwt_timeout **who);
+    /* At most how many share the slot of the earliest deadline, which is given. */
     uint32_t (*sharing)(const struct wheel *wheel, uint64_t deadline);
-    /* When there is work to do ahead of a deadline; UINT64_MAX: none. */
-    uint64_t (*prepare)(struct wheel *wheel);
+    /* The time at which there is work to do ahead of a deadline; UINT64_MAX: none. */
+    uint64_t (*prepare_at)(struct wheel *wheel);
     /* Fetches what the next calls of `expire` will touch. */
     void (*foresee)(const struct wheel *wheel);
     hwt_timeout *(*pop)(struct wheel *wheel); /* any one; NULL: empty */
     size_t (*check)(struct wheel *wheel);
-    void (*destroy)(struct wheel *wheel);
 };
 
 struct wheel {
@@ -45,56 +60,77 @@ struct wheel {
     uint64_t tick_ns;
     uint64_t reciprocal; /* 2^64 / tick_ns, rounded down */
 
-    uint64_t current;   /* ticks below have been expired */
-    uint64_t due_limit; /* what wheel_expire last handed back is due if its deadline is not above:
-                           otherwise it was moved, and is to be filed again */
+    uint64_t current; /* ticks below have been expired */
+    uint64_t covered; /* W1 */
     struct chunk_store store;
-    struct bucket overdue; /* filed for a tick that has been expired already */
-    hwt_timeout *pen;      /* by `fellow`: filed without memory for a chunk */
+    struct agenda agenda;
+    struct bucket due;    /* on its way to the agenda; otherwise empty */
+    hwt_timeout *pen;     /* by `where`: filed without memory for a chunk */
+    hwt_timeout *witness; /* has the exact earliest deadline of all that `ops` files, or NULL ... */
+    uint64_t earliest;    /* ... which is this one, if it still has it */
 };
 
-/* 0 or -ENOMEM. `slots`: a power of two, per level. */
-int wheel_hierarchical_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, uint64_t now);
-int wheel_hashed_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, uint64_t now);
+/* 0, -ENOMEM, or -EINVAL for a kind that there is not. `slots`: a power of two, per level. */
+int wheel_create(struct wheel **wheel, hwt_wheel_kind kind, uint64_t tick_ns, uint32_t slots,
+                 uint64_t now);
+bool wheel_kind_exists(hwt_wheel_kind kind);
+/* NULL is fine. The timeouts in it are forgotten. */
 void wheel_destroy(struct wheel *wheel);
+/* So many timeouts can be in it, or beside it, without malloc. 0 or -ENOMEM. */
+int wheel_reserve(struct wheel *wheel, size_t timeouts);
 
 /* Never fails: without memory it gets slower (the pen), but nothing is lost. */
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline);
 /* A hint: these will be filed next. Fetches the lines that filing them touches. */
 void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned count);
-/* One that wheel_insert filed and nothing else took. PLACE_ADRIFT afterwards. */
+/*
+ * Takes out one that wheel_insert filed and nothing else took; PLACE_ADRIFT afterwards. May take
+ * long for one whose time has come.
+ */
 void wheel_remove(struct wheel *wheel, hwt_timeout *timeout);
-/* Also for a bucket beside the wheel; false: no memory for a chunk. */
-bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout);
-hwt_timeout *wheel_bucket_pop(struct wheel *wheel, struct bucket *bucket);
-unsigned wheel_bucket_take(struct wheel *wheel, struct bucket *bucket, hwt_timeout **out,
-                           unsigned most); /* as bucket_take */
+/*
+ * The same for one that is over. False: it is marked, and comes back from wheel_take_noticed,
+ * PLACE_NOTICED, at the latest when its turn would have come.
+ */
+bool wheel_remove_over(struct wheel *wheel, hwt_timeout *timeout);
+static inline hwt_timeout *wheel_take_noticed(struct wheel *wheel)
+{
+    return agenda_take_dropped(&wheel->agenda);
+}
 
 /*
- * Moves what is due at `now` to `due`, one tick's worth per call and in order of ticks; false:
- * nothing is. The tick that is not over yet counts as far as its deadlines are reached, if its slot
- * is sparse, or with `exact`; the overdue ones are left for wheel_take_overdue.
+ * The next that is due at `now`, in order, PLACE_ADRIFT; NULL: nothing is. The tick that is not over
+ * yet counts as far as its deadlines are reached, if its slot is sparse, or with `exact`.
  */
-bool wheel_expire(struct wheel *wheel, uint64_t now, bool exact, struct bucket *due);
-/* What was filed too late for its tick, or up to `limit`; `due` must be empty. */
-void wheel_take_overdue(struct wheel *wheel, uint64_t limit, struct bucket *due);
+hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact);
+/* Fetches what the task of one of the next few that are due will be called with. */
+static inline void wheel_prefetch_due(const struct wheel *wheel, unsigned ahead)
+{
+    agenda_prefetch(&wheel->agenda, ahead);
+}
 
-/* After the last wheel_expire of a pass: fetches what the next ones will touch. */
+/* After the last wheel_take_due of a pass: fetches what the next ones will touch. */
 static inline void wheel_foresee(const struct wheel *wheel)
 {
     wheel->ops->foresee(wheel);
 }
 
-/* The earliest deadline, or a lower bound unless `exact`; UINT64_MAX: empty. */
-uint64_t wheel_earliest(struct wheel *wheel, bool exact);
-/* When wheel_expire should next be called: a deadline, or work ahead of one. */
+/* A lower bound of all deadlines; UINT64_MAX: empty. */
+uint64_t wheel_earliest(struct wheel *wheel);
+/* The earliest deadline. Costs nothing again until that one changes or is taken out. */
+uint64_t wheel_earliest_exact(struct wheel *wheel);
+/* When wheel_take_due should next be called: a deadline, or work ahead of one. */
 uint64_t wheel_next_call(struct wheel *wheel);
-/* Would wheel_expire hand back what has this deadline, the earliest, before its tick is over? */
+/* Would wheel_take_due hand back what has this deadline, the earliest, before its tick is over? */
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest);
 
-/* Any one, until NULL. */
+/* A bucket beside the wheel, of its chunks. False: no memory for a chunk; nothing happened. */
+bool wheel_put_beside(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout);
+hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket);
+
+/* Any one, PLACE_ADRIFT, until NULL; those that are noticed are handed back as such. */
 hwt_timeout *wheel_pop(struct wheel *wheel);
-/* Validator of debug builds and tests: counts the timeouts. */
+/* Validator of debug builds and tests: counts the timeouts that are not noticed. */
 size_t wheel_check(struct wheel *wheel);
 
 /* The tick at which a deadline is due; the time of a tick. */
@@ -118,11 +154,27 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
     return tick * wheel->tick_ns;
 }
 
-/* For the two kinds. */
-void wheel_init(struct wheel *wheel, const struct wheel_ops *ops, uint64_t tick_ns, uint64_t now);
-/* Files those of `from` that have reached `now` into `due`, the others anew. */
-void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t now, struct bucket *due);
-/* The exact earliest deadline of a bucket, by looking until one reaches the bucket's bound. */
-uint64_t wheel_scan(const struct bucket *bucket);
+/* ---- for the kinds ---- */
+
+extern HIDDEN const struct wheel_ops wheel_hierarchical, wheel_hashed;
+
+static inline bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket,
+                                       hwt_timeout *timeout, uint64_t deadline)
+{
+    return bucket_insert(bucket, &wheel->store, timeout, deadline,
+                         agenda_key(&wheel->agenda, deadline));
+}
+
+/* Files those of `from` that are due at `limit` into `due`, the others anew. */
+void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, struct bucket *due);
+/* What a bucket with more is not looked through for, unless that is asked for. */
+#define WHEEL_SCAN_UP_TO 16
+
+/* `size` bytes for the kind's own struct, zeroed, aligned to cache lines; NULL: no memory. */
+void *wheel_alloc(size_t size);
+static inline char *wheel_align(void *memory)
+{
+    return (char *)(((uintptr_t)memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
+}
 
 #endif

@@ -7,7 +7,6 @@
  * which bucket to visit next, and a bucket is visited only when something in it is due. The tree
  * keeps complements, so that zeroed memory means empty and the root is the largest.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +16,8 @@ struct hashed {
     struct wheel wheel;
     uint32_t slots;
     struct bucket *slot;
-    uint64_t *tree; /* [1] is the root, [slots + i] the leaf of slot i: ~earliest, or 0 */
+    uint64_t *tree;   /* [1] is the root, [slots + i] the leaf of slot i: ~earliest, or 0 */
+    uint64_t *latest; /* by slot: no deadline in it was above, as it was filed */
     void *memory;
 };
 
@@ -65,29 +65,40 @@ static bool insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
     struct hashed *w = hashed(wheel);
     uint32_t slot = (uint32_t)(tick & (w->slots - 1));
 
-    if (!bucket_insert(&w->slot[slot], &wheel->store, timeout, deadline))
+    if (bucket_is_empty(&w->slot[slot]))
+        w->latest[slot] = 0;
+    if (!wheel_bucket_insert(wheel, &w->slot[slot], timeout, deadline))
         return false;
+    w->latest[slot] = max_u64(w->latest[slot], deadline);
     if (~deadline > w->tree[w->slots + slot])
         tree_set(w, slot, ~deadline);
     return true;
 }
 
-static const struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
+static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
 {
     const struct hashed *w = container_of(wheel, const struct hashed, wheel);
     return &w->slot[tick & (w->slots - 1)];
 }
 
-/* Of the bucket with the earliest deadline, what has reached `until` becomes due. */
-static void visit_winner(struct hashed *w, uint64_t until, struct bucket *due)
+/*
+ * What is due by `tick` becomes due: all of the bucket if it holds this round's only, so that none
+ * of them needs to be touched yet.
+ */
+static void visit(struct hashed *w, uint32_t slot, uint64_t tick, struct bucket *due)
 {
-    uint32_t slot = tree_winner(w);
+    uint64_t limit = wheel_tick_time(&w->wheel, tick);
     struct bucket visited;
 
+    if (bucket_is_empty(due) && w->latest[slot] <= limit) {
+        bucket_move(due, &w->slot[slot]);
+        tree_set(w, slot, 0);
+        return;
+    }
     memset(&visited, 0, sizeof visited);
     bucket_move(&visited, &w->slot[slot]);
     tree_set(w, slot, 0);
-    wheel_refile(&w->wheel, &visited, until, due); /* the others come back, and into the tree */
+    wheel_refile(&w->wheel, &visited, limit, due); /* the others come back, and into the tree */
 }
 
 static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
@@ -98,9 +109,8 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
         uint64_t tick = max_u64(wheel_tick_of(wheel, tree_earliest(w)), wheel->current);
         if (tick > limit)
             break;
-        wheel->current = tick;
-        visit_winner(w, wheel_tick_time(wheel, tick), due);
-        wheel->due_limit = wheel_tick_time(wheel, tick);
+        wheel->current = tick + 1; /* what is filed anew goes to a later one */
+        visit(w, tree_winner(w), tick, due);
         if (!bucket_is_empty(due))
             return true;
     }
@@ -108,30 +118,42 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
     return false;
 }
 
-static uint64_t earliest(struct wheel *wheel, bool exact)
+/* Not that of the tick: what was moved lies where it was filed. */
+static const struct bucket *next_bucket(const struct wheel *wheel)
+{
+    const struct hashed *w = container_of(wheel, const struct hashed, wheel);
+    return &w->slot[tree_winner(w)];
+}
+
+static void take_current(struct wheel *wheel, struct bucket *due)
+{
+    struct hashed *w = hashed(wheel);
+    uint64_t limit = wheel_tick_time(wheel, wheel->current);
+
+    while (tree_earliest(w) <= limit)
+        visit(w, tree_winner(w), wheel->current, due);
+}
+
+static uint64_t earliest(struct wheel *wheel, hwt_timeout **who)
 {
     struct hashed *w = hashed(wheel);
 
     while (w->tree[1] != 0) {
         uint32_t slot = tree_winner(w);
-        uint64_t bound = tree_earliest(w), found;
-        if (!exact && w->slot[slot].head.live > 16)
+        uint64_t bound = tree_earliest(w);
+        hwt_timeout *found;
+        if (!who && bucket_at_most(&w->slot[slot]) > WHEEL_SCAN_UP_TO)
             return bound;
-        found = wheel_scan(&w->slot[slot]);
-        if (found == bound)
-            return found;
-        tree_set(w, slot, ~found); /* UINT64_MAX, an empty bucket, becomes 0 */
+        found = bucket_scan(&w->slot[slot]);
+        if (found && w->slot[slot].earliest == bound) {
+            if (who)
+                *who = found;
+            return bound;
+        }
+        tree_set(w, slot, found ? ~w->slot[slot].earliest : 0);
+        w->latest[slot] = UINT64_MAX; /* one was moved: its key is of another tick */
     }
     return UINT64_MAX;
-}
-
-/* Up to the first slot that more share: its tick will be over before long. */
-static void expire_part(struct wheel *wheel, uint64_t now, uint32_t most, struct bucket *due)
-{
-    struct hashed *w = hashed(wheel);
-
-    while (earliest(wheel, false) <= now && w->slot[tree_winner(w)].head.live <= most)
-        visit_winner(w, now, due);
 }
 
 /* It may have been moved, and not lie in the slot of its deadline. */
@@ -140,10 +162,10 @@ static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
     const struct hashed *w = container_of(wheel, const struct hashed, wheel);
 
     (void)deadline;
-    return w->tree[1] ? w->slot[tree_winner(w)].head.live : 0;
+    return w->tree[1] ? bucket_at_most(&w->slot[tree_winner(w)]) : 0;
 }
 
-static uint64_t prepare(struct wheel *wheel)
+static uint64_t prepare_at(struct wheel *wheel)
 {
     (void)wheel;
     return UINT64_MAX; /* nothing ever has to come down */
@@ -177,7 +199,7 @@ static size_t check(struct wheel *wheel)
     size_t total = 0;
 
     for (uint32_t slot = 0; slot < w->slots; slot++) {
-        size_t count = bucket_check(&w->slot[slot]);
+        size_t count = bucket_check(&w->slot[slot], true);
         hwt_assert(count == 0 || w->tree[w->slots + slot] != 0);
         total += count;
     }
@@ -192,38 +214,38 @@ static void destroy(struct wheel *wheel)
     free(w);
 }
 
-static const struct wheel_ops ops = {
+static struct wheel *create(uint64_t tick_ns, uint32_t slots)
+{
+    size_t buckets = slots * sizeof(struct bucket);
+    struct hashed *w = wheel_alloc(sizeof *w);
+
+    (void)tick_ns;
+    if (!w)
+        return NULL;
+    w->memory = calloc(1, buckets + 3 * (size_t)slots * sizeof(uint64_t) + CACHE_LINE);
+    if (!w->memory) {
+        free(w);
+        return NULL;
+    }
+    w->slots = slots;
+    w->slot = (struct bucket *)(void *)wheel_align(w->memory);
+    w->tree = (uint64_t *)(void *)((char *)w->slot + buckets);
+    w->latest = w->tree + 2 * (size_t)slots;
+    return &w->wheel;
+}
+
+const struct wheel_ops wheel_hashed = {
+    .create = create,
+    .destroy = destroy,
     .insert = insert,
     .bucket_of = bucket_of,
     .expire = expire,
-    .expire_part = expire_part,
+    .next_bucket = next_bucket,
+    .take_current = take_current,
     .earliest = earliest,
     .sharing = sharing,
-    .prepare = prepare,
+    .prepare_at = prepare_at,
     .foresee = foresee,
     .pop = pop,
     .check = check,
-    .destroy = destroy,
 };
-
-int wheel_hashed_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, uint64_t now)
-{
-    size_t buckets = slots * sizeof(struct bucket);
-    struct hashed *w = aligned_alloc(CACHE_LINE, sizeof *w);
-
-    if (!w)
-        return -ENOMEM;
-    memset(w, 0, sizeof *w);
-    w->memory = calloc(1, buckets + 2 * (size_t)slots * sizeof(uint64_t) + CACHE_LINE);
-    if (!w->memory) {
-        free(w);
-        return -ENOMEM;
-    }
-    w->slots = slots;
-    w->slot =
-        (struct bucket *)(((uintptr_t)w->memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
-    w->tree = (uint64_t *)(void *)((char *)w->slot + buckets);
-    wheel_init(&w->wheel, &ops, tick_ns, now);
-    *wheel = &w->wheel;
-    return 0;
-}

@@ -14,7 +14,6 @@
  * deadline is a few bit scans away, and idle ticks cost nothing. A bucket may be empty although its
  * bit is set (removal does not know the slot): the bit is cleared by whoever comes by.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +23,6 @@
 #define TRICKLE_LEAST 32   /* timeouts per level and expired tick that come down ahead of time */
 #define PREPARE_ABOVE 2048 /* a slot with more is worth a wake-up ahead of its first deadline */
 #define PREPARE_STEP  1024
-#define SCAN_UP_TO    16 /* a bucket with no more is looked through for its true earliest */
 #define WIDER_BITS    2  /* the lowest level has so many more than the others ... */
 #define LOWEST_BITS   11 /* ... up to this */
 
@@ -112,7 +110,7 @@ static unsigned level_of_tick(const struct hierarchical *w, uint64_t tick)
     return level;
 }
 
-static const struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
+static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
 {
     const struct hierarchical *w = container_of(wheel, const struct hierarchical, wheel);
     unsigned level = level_of_tick(w, tick);
@@ -126,7 +124,7 @@ static bool insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
     unsigned level = level_of_tick(w, tick);
     uint64_t slot = slot_of_tick(w, level, tick);
 
-    if (unlikely(!bucket_insert(bucket_at(w, level, slot), &wheel->store, timeout, deadline)))
+    if (unlikely(!wheel_bucket_insert(wheel, bucket_at(w, level, slot), timeout, deadline)))
         return false;
     bitmap_set(&w->level[level].occupied, ring_index(w, level, slot));
     return true;
@@ -134,8 +132,12 @@ static bool insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
 
 /* ---- coming down ---- */
 
-static void file_lower(struct hierarchical *w, hwt_timeout **batch, unsigned count)
+static void file_lower(struct hierarchical *w, const uint64_t *packed, unsigned count)
 {
+    hwt_timeout *batch[BUCKET_BATCH];
+
+    for (unsigned i = 0; i < count; i++)
+        batch[i] = packed_timeout(packed[i]);
     wheel_expect(&w->wheel, batch, count);
     for (unsigned i = 0; i < count; i++)
         wheel_insert(&w->wheel, batch[i], timeout_deadline(batch[i]));
@@ -144,18 +146,21 @@ static void file_lower(struct hierarchical *w, hwt_timeout **batch, unsigned cou
 static void come_down(struct hierarchical *w, unsigned level, uint64_t slot, size_t most)
 {
     struct bucket *bucket = bucket_at(w, level, slot);
-    hwt_timeout *batch[BUCKET_BATCH];
+    uint64_t batch[BUCKET_BATCH];
 
     while (most > 0) {
         unsigned wanted = most < BUCKET_BATCH ? (unsigned)most : BUCKET_BATCH;
-        unsigned count = bucket_take(bucket, &w->wheel.store, batch, wanted);
-        file_lower(w, batch, count);
-        if (count < wanted) {
+        unsigned count = bucket_take(bucket, &w->wheel.store, batch, wanted, NULL);
+        if (count == 0) {
             mark_empty(w, level, slot);
             return;
         }
+        packed_prefetch(batch, count);
+        file_lower(w, batch, count);
         most -= count;
     }
+    if (bucket_is_empty(bucket))
+        mark_empty(w, level, slot);
 }
 
 static void advance_to(struct hierarchical *w, uint64_t tick)
@@ -186,7 +191,7 @@ static void trickle(struct hierarchical *w)
         if (!bitmap_test(&w->level[level].occupied, ring_index(w, level, slot)))
             continue;
         come_down(w, level, slot,
-                  (size_t)(bucket_at(w, level, slot)->head.live / ticks_left(w, level)) +
+                  (size_t)(bucket_at_most(bucket_at(w, level, slot)) / ticks_left(w, level)) +
                       TRICKLE_LEAST);
     }
 }
@@ -196,10 +201,10 @@ static uint64_t prepare_tick(struct hierarchical *w, unsigned level, uint64_t sl
 {
     const struct bucket *bucket = bucket_at(w, level, slot);
     uint64_t first = first_tick(w, level, slot); /* entering it brings all of it down */
-    uint64_t ahead = bucket->head.live / PREPARE_STEP;
+    uint64_t ahead = bucket_at_most(bucket) / PREPARE_STEP;
     uint64_t start;
 
-    if (bucket->head.live <= PREPARE_ABOVE)
+    if (bucket_at_most(bucket) <= PREPARE_ABOVE)
         return UINT64_MAX;
     start = first > ahead ? first - ahead : 0;
     return max_u64(start, first_tick(w, level, slot - 1)); /* not before the window before it */
@@ -215,7 +220,7 @@ static void prepare_now(struct hierarchical *w)
     }
 }
 
-static uint64_t prepare(struct wheel *wheel)
+static uint64_t prepare_at(struct wheel *wheel)
 {
     struct hierarchical *w = hierarchical(wheel);
     uint64_t tick = UINT64_MAX, slot;
@@ -252,29 +257,33 @@ static bool file_anew_if_moved(struct hierarchical *w, unsigned level, uint64_t 
     memset(&moved, 0, sizeof moved);
     bucket_move(&moved, bucket);
     mark_empty(w, level, slot);
-    wheel_refile(&w->wheel, &moved, 0, &w->wheel.overdue);
+    wheel_refile(&w->wheel, &moved, 0, &w->wheel.due);
     return true;
 }
 
 /* Only what may be below `best` is worth looking through. */
-static uint64_t level_earliest(struct hierarchical *w, unsigned level, uint64_t best, bool exact,
-                               bool *moved)
+static uint64_t level_earliest(struct hierarchical *w, unsigned level, uint64_t best,
+                               hwt_timeout **who, bool *moved)
 {
     uint64_t slot;
 
     while (first_occupied(w, level, &slot)) {
         struct bucket *bucket = bucket_at(w, level, slot);
-        if (bucket->earliest >= best || (!exact && bucket->head.live > SCAN_UP_TO))
+        hwt_timeout *found;
+        if (bucket->earliest >= best || (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO))
             return bucket->earliest;
-        bucket->earliest = wheel_scan(bucket);
-        if (!file_anew_if_moved(w, level, slot))
+        found = bucket_scan(bucket);
+        if (!file_anew_if_moved(w, level, slot)) {
+            if (who && bucket->earliest < best)
+                *who = found;
             return bucket->earliest;
+        }
         *moved = true;
     }
     return UINT64_MAX;
 }
 
-static uint64_t earliest(struct wheel *wheel, bool exact)
+static uint64_t earliest(struct wheel *wheel, hwt_timeout **who)
 {
     struct hierarchical *w = hierarchical(wheel);
     uint64_t best;
@@ -284,14 +293,15 @@ static uint64_t earliest(struct wheel *wheel, bool exact)
         best = UINT64_MAX;
         moved = false;
         for (unsigned level = 0; level < w->levels; level++)
-            best = min_u64(best, level_earliest(w, level, best, exact, &moved));
+            best = min_u64(best, level_earliest(w, level, best, who, &moved));
     } while (moved);
     return best;
 }
 
 static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
 {
-    return bucket_of(wheel, max_u64(wheel_tick_of(wheel, deadline), wheel->current))->head.live;
+    return bucket_at_most(
+        bucket_of(wheel, max_u64(wheel_tick_of(wheel, deadline), wheel->current)));
 }
 
 /* ---- expiry ---- */
@@ -302,7 +312,6 @@ static bool take_tick(struct hierarchical *w, uint64_t tick, struct bucket *due)
 
     mark_empty(w, 0, tick);
     bucket_move(due, bucket);
-    w->wheel.due_limit = wheel_tick_time(&w->wheel, tick);
     advance_to(w, tick + 1);
     trickle(w);
     return true;
@@ -327,17 +336,17 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
     return false;
 }
 
-static void expire_part(struct wheel *wheel, uint64_t now, uint32_t most, struct bucket *due)
+static const struct bucket *next_bucket(const struct wheel *wheel)
+{
+    return bucket_at(container_of(wheel, const struct hierarchical, wheel), 0, wheel->current);
+}
+
+static void take_current(struct wheel *wheel, struct bucket *due)
 {
     struct hierarchical *w = hierarchical(wheel);
-    struct bucket *bucket = bucket_at(w, 0, wheel->current), part;
 
-    if (bucket_is_empty(bucket) || bucket->earliest > now || bucket->head.live > most)
-        return;
-    memset(&part, 0, sizeof part);
-    bucket_move(&part, bucket);
+    bucket_move(due, bucket_at(w, 0, wheel->current));
     mark_empty(w, 0, wheel->current);
-    wheel_refile(wheel, &part, now, due);
 }
 
 /*
@@ -379,7 +388,7 @@ static size_t check(struct wheel *wheel)
 
     for (unsigned level = 0; level < w->levels; level++) {
         for (size_t i = 0; i <= w->level[level].mask; i++) {
-            size_t count = bucket_check(&w->level[level].slot[i]);
+            size_t count = bucket_check(&w->level[level].slot[i], true);
             hwt_assert(count == 0 || bitmap_test(&w->level[level].occupied, i));
             hwt_assert(count == 0 || level == 0 ||
                        i != ring_index(w, level, current_slot(w, level)));
@@ -397,28 +406,9 @@ static void destroy(struct wheel *wheel)
     free(w);
 }
 
-static const struct wheel_ops ops = {
-    .insert = insert,
-    .bucket_of = bucket_of,
-    .expire = expire,
-    .expire_part = expire_part,
-    .earliest = earliest,
-    .sharing = sharing,
-    .prepare = prepare,
-    .foresee = foresee,
-    .pop = pop,
-    .check = check,
-    .destroy = destroy,
-};
-
 static unsigned bits_of(uint64_t value)
 {
     return value ? 64 - (unsigned)__builtin_clzll(value) : 0;
-}
-
-static char *cache_line_align(void *memory)
-{
-    return (char *)(((uintptr_t)memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
 }
 
 /* A lowest level that is wider brings most timeouts to their slot at once, without a cascade. */
@@ -438,7 +428,7 @@ static char *level_init(struct level *level, unsigned shift, unsigned bits, char
     memory += ring * sizeof(struct bucket);
     bitmap_init(&level->occupied, ring, (uint64_t *)(void *)memory);
     memory += bitmap_words(ring) * sizeof(uint64_t);
-    return cache_line_align(memory);
+    return wheel_align(memory);
 }
 
 static size_t level_size(unsigned bits)
@@ -447,28 +437,41 @@ static size_t level_size(unsigned bits)
     return ring * sizeof(struct bucket) + bitmap_words(ring) * sizeof(uint64_t) + CACHE_LINE;
 }
 
-int wheel_hierarchical_create(struct wheel **wheel, uint64_t tick_ns, uint32_t slots, uint64_t now)
+static struct wheel *create(uint64_t tick_ns, uint32_t slots)
 {
     unsigned bits = slots > 1 ? bits_of(slots) - 1 : 1, lowest = lowest_bits(bits);
     unsigned reach = bits_of(DEADLINE_NEVER / tick_ns + 1); /* bits of a tick */
     unsigned levels = reach > lowest + bits ? 1 + (reach - lowest + bits - 1) / bits : 2;
-    size_t size = sizeof(struct hierarchical) + levels * sizeof(struct level) + CACHE_LINE - 1;
-    struct hierarchical *w = aligned_alloc(CACHE_LINE, size & ~(size_t)(CACHE_LINE - 1));
+    struct hierarchical *w =
+        wheel_alloc(sizeof(struct hierarchical) + levels * sizeof(struct level));
     char *memory;
 
     if (!w)
-        return -ENOMEM;
-    memset(w, 0, size & ~(size_t)(CACHE_LINE - 1));
+        return NULL;
     w->memory = calloc(1, level_size(lowest) + (levels - 1) * level_size(bits) + CACHE_LINE);
     if (!w->memory) {
         free(w);
-        return -ENOMEM;
+        return NULL;
     }
     w->levels = levels;
-    memory = level_init(&w->level[0], 0, lowest, cache_line_align(w->memory));
+    memory = level_init(&w->level[0], 0, lowest, wheel_align(w->memory));
     for (unsigned i = 1; i < levels; i++)
         memory = level_init(&w->level[i], lowest + (i - 1) * bits, bits, memory);
-    wheel_init(&w->wheel, &ops, tick_ns, now);
-    *wheel = &w->wheel;
-    return 0;
+    return &w->wheel;
 }
+
+const struct wheel_ops wheel_hierarchical = {
+    .create = create,
+    .destroy = destroy,
+    .insert = insert,
+    .bucket_of = bucket_of,
+    .expire = expire,
+    .next_bucket = next_bucket,
+    .take_current = take_current,
+    .earliest = earliest,
+    .sharing = sharing,
+    .prepare_at = prepare_at,
+    .foresee = foresee,
+    .pop = pop,
+    .check = check,
+};

@@ -5,6 +5,7 @@
 #include "intake.h"
 #include "run.h"
 
+#define HAND           64 /* tasks, until others are taken in */
 #define PREFETCH_AHEAD 12
 #define QUIET_TICKS    16
 
@@ -15,73 +16,74 @@ HOT bool must_leave(const hwt_timer *timer)
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
 }
 
-static void fill_hand(struct worker *w)
-{
-    w->hand_next = 0;
-    w->hand_count = wheel_bucket_take(w->wheel, &w->due, w->hand, HAND);
-}
-
-/* Stopped: what was not run is where stop looks for it, and where a notice may take it from. */
-static void put_back_hand(hwt_timer *timer)
+/* Up to when this pass may run: its beginning, or earlier if a caller's clock has gone back (G1). */
+static uint64_t pass_limit(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
 
-    while (w->hand_next < w->hand_count && timer_is_ours(timer))
-        wheel_bucket_insert(w->wheel, &w->due, w->hand[w->hand_next++]);
+    run_refresh_now(timer);
+    return unlikely(timer->clock.now != NULL) ? min_u64(w->pass_limit, w->now) : w->pass_limit;
 }
 
-/* Its line has been on its way since the hand was filled: fetch what its task is called with. */
-static void prefetch_argument(const struct worker *w, unsigned i)
+static hwt_timeout *next_due(hwt_timer *timer, bool exact)
 {
-    if (i < w->hand_count)
-        __builtin_prefetch(w->hand[i]->arg, 1);
+    return wheel_take_due(timer->worker.wheel, pass_limit(timer), exact);
 }
 
-static int run_hand(hwt_timer *timer, struct run_frame *frame)
+/* Runs a hand of what is due. False: nothing was. */
+static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int *ran)
 {
     struct worker *w = &timer->worker;
-    int ran = 0;
+    hwt_timeout *timeout = next_due(timer, exact);
 
-    fill_hand(w);
-    w->now = timer_now(timer);
-    if (!timer->clock.now)
-        w->coarse = clock_coarse();
+    if (!timeout)
+        return false;
+    run_read_now(timer);
     for (unsigned i = 0; i < PREFETCH_AHEAD; i++)
-        prefetch_argument(w, i);
-    while (w->hand_next < w->hand_count && !must_leave(timer)) {
-        prefetch_argument(w, w->hand_next + PREFETCH_AHEAD);
-        bucket_prefetch_ahead(&w->due, w->hand_next);
-        ran += run_due(timer, w->hand[w->hand_next++], frame);
+        wheel_prefetch_due(w->wheel, i);
+    for (unsigned i = 1;; i++) {
+        wheel_prefetch_due(w->wheel, PREFETCH_AHEAD);
+        *ran += run_due(timer, timeout, frame);
+        if (i == HAND || must_leave(timer) || (timeout = next_due(timer, exact)) == NULL)
+            return true;
     }
-    put_back_hand(timer);
-    return ran;
+}
+
+static void begin_pass(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    uint64_t now = timer_now(timer);
+
+    hwt_assert(w->pass_limit == 0);
+    intake(timer, now);
+    file_later_ones(timer);
+    w->pass_limit = w->now = now;
+}
+
+static void end_pass(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+
+    wheel_foresee(w->wheel);
+    w->passed = w->pass_limit;
+    w->pass_limit = 0;
+#ifdef HWT_DEBUG
+    wheel_check(w->wheel);
+#endif
 }
 
 int worker_pass(hwt_timer *timer, bool exact)
 {
-    struct worker *w = &timer->worker;
     struct run_frame frame = {.timer = timer, .outer = run_frames};
-    uint64_t now = timer_now(timer);
     int ran = 0;
 
     run_frames = &frame;
-    intake(timer, now);
-    wheel_take_overdue(w->wheel, w->passed, &w->due);
-    w->pass_limit = now;
-    while (!bucket_is_empty(&w->due) || wheel_expire(w->wheel, now, exact, &w->due)) {
-        ran += run_hand(timer, &frame);
-        if (must_leave(timer))
-            break;
-        intake(timer, w->now); /* a flood of expiries delays nobody else */
-    }
-    wheel_foresee(w->wheel);
-    w->pass_limit = 0;
-    w->passed = now;
-    run_frames = frame.outer;
-#ifdef HWT_DEBUG
+    begin_pass(timer);
+    while (run_hand(timer, exact, &frame, &ran) && !must_leave(timer))
+        intake(timer, timer->worker.now); /* a flood of expiries delays nobody else */
     if (timer_is_ours(timer))
-        wheel_check(w->wheel);
-#endif
+        end_pass(timer);
+    run_frames = frame.outer;
     return ran;
 }
 
@@ -129,7 +131,9 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     struct worker *w = &timer->worker;
     uint64_t next = min_u64(wheel_next_call(w->wheel), lanes_earliest(timer));
 
-    store_relaxed(&w->next_deadline, next);
+    if (w->later)
+        next = min_u64(next, w->later_earliest);
+    store_seq(&w->next_deadline, next);
     *wake_before = cover(timer, next);
     park_publish(&timer->park, *wake_before);
     if (!is_urgent(timer, *wake_before))

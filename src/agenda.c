@@ -1,0 +1,757 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "agenda.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANK_MAX    (~(agenda_rank)0)
+#define DIGIT_MASK  ((1u << AGENDA_DIGIT) - 1)
+#define PURGE_ABOVE 64 /* noticed ones, and half of all */
+#define TIE_LEVEL   3  /* a part of more is too wide to open all of a tie that belongs there */
+#define TIE_STEP    16 /* chunks opened at a time */
+
+struct agenda_memory {
+    struct bucket part[AGENDA_LEVELS][AGENDA_PARTS];
+    hwt_timeout *listed[AGENDA_LEVELS][AGENDA_PARTS]; /* in a part, by `where` */
+    struct entry front[AGENDA_FRONT];
+    struct entry spare[AGENDA_FRONT]; /* while sorting */
+    uint64_t packed[2][AGENDA_FRONT]; /* while sorting */
+};
+
+int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_ns)
+{
+    unsigned bits = 64 - (unsigned)__builtin_clzll(tick_ns);
+    size_t size = (sizeof(struct agenda_memory) + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
+
+    memset(agenda, 0, sizeof *agenda);
+    agenda->store = store;
+    agenda->quantum = bits > PACKED_BITS ? bits - PACKED_BITS : 0;
+    agenda->pad = bits > AGENDA_DIGIT ? AGENDA_DIGIT - 1 - (bits - 1) % AGENDA_DIGIT : 0;
+    agenda->bound = RANK_MAX;
+    agenda->more = aligned_alloc(CACHE_LINE, size);
+    if (!agenda->more)
+        return -ENOMEM;
+    memset(agenda->more->part, 0, sizeof agenda->more->part);
+    memset(agenda->more->listed, 0, sizeof agenda->more->listed);
+    return 0;
+}
+
+void agenda_destroy(struct agenda *agenda)
+{
+    free(agenda->more);
+    agenda->more = NULL;
+}
+
+/* ---- ranks ---- */
+
+static agenda_rank rank_make(const struct agenda *agenda, uint64_t deadline, uint64_t stamp)
+{
+    return ((agenda_rank)deadline << STAMP_BITS | stamp) << agenda->pad;
+}
+
+static agenda_rank rank_of_entry(const struct agenda *agenda, const struct entry *entry)
+{
+    return rank_make(agenda, entry->deadline, entry->stamp);
+}
+
+static uint64_t rank_deadline(const struct agenda *agenda, agenda_rank rank)
+{
+    return (uint64_t)(rank >> (STAMP_BITS + agenda->pad));
+}
+
+/* The lowest bit of a level's digits, as one of deadlines; below 0: of stamps. */
+static int level_bit(const struct agenda *agenda, unsigned level)
+{
+    return (int)(level * AGENDA_DIGIT) - STAMP_BITS - (int)agenda->pad;
+}
+
+/* The highest digit in which they differ. */
+static unsigned level_of(agenda_rank a, agenda_rank b)
+{
+    agenda_rank differ = a ^ b;
+    uint64_t high = (uint64_t)(differ >> 64), low = (uint64_t)differ;
+
+    if (high)
+        return (unsigned)(127 - __builtin_clzll(high)) / AGENDA_DIGIT;
+    return low ? (unsigned)(63 - __builtin_clzll(low)) / AGENDA_DIGIT : 0;
+}
+
+static unsigned digit(agenda_rank rank, unsigned level)
+{
+    return (unsigned)(rank >> (level * AGENDA_DIGIT)) & DIGIT_MASK;
+}
+
+/* The lowest rank of a part, and the first one beyond it. */
+static agenda_rank part_start(const struct agenda *agenda, unsigned level, unsigned part)
+{
+    unsigned shift = (level + 1) * AGENDA_DIGIT;
+    agenda_rank above = agenda->last >> shift << shift;
+    return above | (agenda_rank)part << (level * AGENDA_DIGIT);
+}
+
+static agenda_rank part_end(const struct agenda *agenda, unsigned level, unsigned part)
+{
+    return part_start(agenda, level, part) + ((agenda_rank)1 << (level * AGENDA_DIGIT));
+}
+
+/*
+ * The deadline that a slot's key stands for, its lowest bits cleared: the one of that key at or
+ * after `base`.
+ */
+static uint64_t deadline_of_key(const struct agenda *agenda, uint64_t packed, uint64_t base)
+{
+    uint64_t from = base >> agenda->quantum;
+    uint64_t ahead = (packed_bits(packed) - from) & ((1u << PACKED_BITS) - 1);
+
+    return (from + ahead) << agenda->quantum;
+}
+
+/* ---- parts ---- */
+
+static void push_listed(hwt_timeout **list, hwt_timeout *timeout)
+{
+    timeout_set_where(timeout, *list,
+                      timeout->place == PLACE_NOTICED ? PLACE_NOTICED : PLACE_LISTED);
+    *list = timeout;
+}
+
+static hwt_timeout *pop_listed(hwt_timeout **list)
+{
+    hwt_timeout *timeout = *list;
+
+    if (timeout)
+        *list = timeout_fellow(timeout);
+    return timeout;
+}
+
+HOT void put_in_part(struct agenda *agenda, unsigned level, unsigned part, uint64_t packed)
+{
+    struct agenda_memory *more = agenda->more;
+
+    agenda->occupied[level] |= UINT64_C(1) << part;
+    if (unlikely(!bucket_append(&more->part[level][part], agenda->store, packed, 0)))
+        push_listed(&more->listed[level][part], packed_timeout(packed));
+}
+
+static void place_packed(struct agenda *agenda, uint64_t packed, agenda_rank rank)
+{
+    unsigned level = level_of(rank, agenda->last);
+    put_in_part(agenda, level, digit(rank, level), packed);
+}
+
+static void place(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank)
+{
+    hwt_assert(rank >= agenda->last);
+    place_packed(agenda, packed_make(timeout, agenda_key(agenda, rank_deadline(agenda, rank))),
+                 rank);
+}
+
+/* False: no part holds anything. */
+static bool lowest_part(const struct agenda *agenda, unsigned *level, unsigned *part)
+{
+    for (*level = 0; *level < AGENDA_LEVELS; ++*level) {
+        if (agenda->occupied[*level]) {
+            *part = (unsigned)__builtin_ctzll(agenda->occupied[*level]);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool part_is_empty(const struct agenda *agenda, unsigned level, unsigned part)
+{
+    return bucket_is_empty(&agenda->more->part[level][part]) && !agenda->more->listed[level][part];
+}
+
+/* Some of what was put in a part's bucket; 0: it is empty. */
+static unsigned take_packed(struct agenda *agenda, struct bucket *bucket, uint64_t *packed,
+                            unsigned most)
+{
+    unsigned count = bucket_take(bucket, agenda->store, packed, most, NULL);
+
+    bucket_invert(packed, count);
+    return count;
+}
+
+/* All of a part into another, as it is. */
+static void pour(struct agenda *agenda, unsigned level, unsigned part, unsigned to_level,
+                 unsigned to_part)
+{
+    struct agenda_memory *more = agenda->more;
+    uint64_t batch[BUCKET_BATCH];
+    hwt_timeout *timeout;
+    unsigned count;
+
+    while ((count = take_packed(agenda, &more->part[level][part], batch, BUCKET_BATCH)) > 0) {
+        for (unsigned i = 0; i < count; i++)
+            put_in_part(agenda, to_level, to_part, batch[i]);
+    }
+    while ((timeout = pop_listed(&more->listed[level][part])) != NULL) {
+        push_listed(&more->listed[to_level][to_part], timeout);
+        agenda->occupied[to_level] |= UINT64_C(1) << to_part;
+    }
+}
+
+/*
+ * A lower `last`: what lies below the highest digit in which the two differ now differs in that
+ * digit, all of it in the same way.
+ */
+static void rewind_to(struct agenda *agenda, agenda_rank rank)
+{
+    unsigned level, part, to_level = level_of(rank, agenda->last);
+    unsigned to_part = digit(agenda->last, to_level);
+
+    while (lowest_part(agenda, &level, &part) && level < to_level) {
+        pour(agenda, level, part, to_level, to_part);
+        agenda->occupied[level] &= ~(UINT64_C(1) << part);
+    }
+    agenda->last = rank;
+}
+
+/* ---- the front ---- */
+
+static unsigned front_length(const struct agenda *agenda)
+{
+    return agenda->hi - agenda->lo;
+}
+
+/* Its upper half goes back into the parts. */
+static void evict(struct agenda *agenda)
+{
+    const struct entry *front = agenda->more->front;
+    unsigned from = agenda->lo + front_length(agenda) / 2, level, part;
+    agenda_rank rank = rank_of_entry(agenda, &front[from]);
+
+    if (!lowest_part(agenda, &level, &part))
+        agenda->last = rank;
+    else if (rank < agenda->last)
+        rewind_to(agenda, rank);
+    agenda->bound = rank;
+    for (unsigned i = from; i < agenda->hi; i++)
+        place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
+    agenda->hi = from;
+}
+
+static void make_room(struct agenda *agenda)
+{
+    struct entry *front = agenda->more->front;
+    unsigned length = front_length(agenda);
+
+    if (agenda->lo > 0) {
+        memmove(front, front + agenda->lo, length * sizeof *front);
+        agenda->lo = 0;
+        agenda->hi = length;
+    } else {
+        evict(agenda);
+    }
+}
+
+static void insert_into_front(struct agenda *agenda, const struct entry *entry)
+{
+    struct entry *front = agenda->more->front;
+    unsigned low = agenda->lo, high = agenda->hi;
+
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+        if (entry_before(entry, &front[middle]))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (low == agenda->lo && agenda->lo > 0) {
+        front[--agenda->lo] = *entry;
+        return;
+    }
+    memmove(front + low + 1, front + low, (agenda->hi - low) * sizeof *front);
+    front[low] = *entry;
+    agenda->hi++;
+}
+
+static void add_rank(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank)
+{
+    struct entry entry = {rank_deadline(agenda, rank), timeout->stamp, timeout};
+
+    if (rank < agenda->bound && agenda->hi == AGENDA_FRONT)
+        make_room(agenda);
+    if (rank < agenda->bound)
+        insert_into_front(agenda, &entry);
+    else
+        place(agenda, timeout, rank);
+}
+
+void agenda_add(struct agenda *agenda, hwt_timeout *timeout, uint64_t deadline)
+{
+    timeout_set_where(timeout, NULL, PLACE_AGENDA);
+    agenda->count++;
+    add_rank(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
+}
+
+/* ---- from the parts to the front ---- */
+
+/* Those with a rank beyond `bound` were moved later: back into the parts. The front is sorted. */
+static void send_back_moved(struct agenda *agenda)
+{
+    const struct entry *front = agenda->more->front;
+
+    while (agenda->hi > agenda->lo &&
+           rank_of_entry(agenda, &front[agenda->hi - 1]) >= agenda->bound) {
+        const struct entry *entry = &front[--agenda->hi];
+        place(agenda, entry->timeout, rank_of_entry(agenda, entry));
+    }
+}
+
+static void sort_into_front(struct agenda *agenda, unsigned count, uint64_t base)
+{
+    struct agenda_memory *more = agenda->more;
+
+    entries_sort_packed(more->packed[0], count, base >> agenda->quantum, more->front, more->spare,
+                        more->packed[1]);
+    agenda->lo = 0;
+    agenda->hi = count;
+}
+
+/* What was moved earlier meanwhile sorts first, whatever part it was in. */
+static void fill_front(struct agenda *agenda, unsigned level, unsigned part)
+{
+    struct agenda_memory *more = agenda->more;
+    agenda_rank start = part_start(agenda, level, part), end = part_end(agenda, level, part);
+    uint64_t *packed = more->packed[0];
+    unsigned count = 0, more_count;
+
+    while ((more_count = take_packed(agenda, &more->part[level][part], packed + count,
+                                     AGENDA_FRONT - count)) > 0) {
+        packed_prefetch(packed + count, more_count);
+        count += more_count;
+    }
+    while (count < AGENDA_FRONT && more->listed[level][part])
+        packed[count++] = packed_make(pop_listed(&more->listed[level][part]), 0);
+    agenda->last = start;
+    agenda->bound = start; /* equal ranks, so many that they do not fit: in any order */
+    if (part_is_empty(agenda, level, part)) {
+        agenda->occupied[level] &= ~(UINT64_C(1) << part);
+        agenda->bound = end;
+    }
+    sort_into_front(agenda, count, rank_deadline(agenda, start));
+    if (agenda->bound == end)
+        send_back_moved(agenda);
+}
+
+/* By the timeout's own deadline, wherever that leads. */
+static void spread_touched(struct agenda *agenda, hwt_timeout *timeout)
+{
+    uint64_t deadline = timeout_deadline(timeout);
+    add_rank(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
+}
+
+/* By its key, if that tells the digit in which it differs from `last`. */
+static bool spread_by_key(struct agenda *agenda, uint64_t packed, uint64_t base, uint64_t last)
+{
+    uint64_t deadline = deadline_of_key(agenda, packed, base), differ = deadline ^ last;
+    unsigned level;
+    int bit;
+
+    if (unlikely(!differ))
+        return false;
+    level = (63 - (unsigned)__builtin_clzll(differ) + STAMP_BITS + agenda->pad) / AGENDA_DIGIT;
+    bit = level_bit(agenda, level);
+    if (unlikely(bit < (int)agenda->quantum))
+        return false;
+    put_in_part(agenda, level, (unsigned)(deadline >> bit) & DIGIT_MASK, packed);
+    return true;
+}
+
+static void spread_batch(struct agenda *agenda, const uint64_t *packed, unsigned count,
+                         uint64_t base, bool known)
+{
+    uint64_t last = rank_deadline(agenda, agenda->last), touch[BUCKET_BATCH];
+    unsigned touched = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (!known || !spread_by_key(agenda, packed[i], base, last))
+            touch[touched++] = packed[i];
+    }
+    packed_prefetch(touch, touched);
+    for (unsigned i = 0; i < touched; i++)
+        spread_touched(agenda, packed_timeout(touch[i]));
+}
+
+static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
+{
+    struct agenda_memory *more = agenda->more;
+    agenda_rank start = part_start(agenda, level, part);
+    /* the keys tell the rest of the deadlines, and there is a rest */
+    int bit = level_bit(agenda, level);
+    bool known = bit > (int)agenda->quantum && bit <= (int)(PACKED_BITS + agenda->quantum);
+    uint64_t batch[BUCKET_BATCH];
+    struct bucket from;
+    hwt_timeout *listed = more->listed[level][part], *timeout;
+    unsigned count;
+
+    memset(&from, 0, sizeof from);
+    bucket_move_packed(&from, &more->part[level][part]);
+    more->listed[level][part] = NULL;
+    agenda->occupied[level] &= ~(UINT64_C(1) << part);
+    agenda->last = agenda->bound = start;
+    while ((count = take_packed(agenda, &from, batch, BUCKET_BATCH)) > 0)
+        spread_batch(agenda, batch, count, rank_deadline(agenda, start), known);
+    while ((timeout = pop_listed(&listed)) != NULL)
+        spread_touched(agenda, timeout);
+}
+
+static bool part_fits(const struct agenda *agenda, unsigned level, unsigned part)
+{
+    const hwt_timeout *timeout = agenda->more->listed[level][part];
+    size_t count = bucket_at_most(&agenda->more->part[level][part]);
+
+    for (; timeout && count <= AGENDA_FRONT; timeout = timeout_fellow(timeout))
+        count++;
+    return count <= AGENDA_FRONT;
+}
+
+/* ---- ties: a large bucket, all of one deadline ---- */
+
+/* What is still closed has no lower rank. */
+static agenda_rank tie_rank(const struct agenda *agenda)
+{
+    const struct bucket *tie = &agenda->tie;
+    bool chunks_only = !tie->slot[0] && !tie->slot[1] && !tie->slot[2] && !tie->slot[3];
+    const struct chunk *chunk = container_of(tie->ring.prev, const struct chunk, ring);
+
+    return rank_make(agenda, agenda->tie_deadline, chunks_only ? chunk->least : 0);
+}
+
+static void open_inline(struct agenda *agenda)
+{
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        hwt_timeout *timeout = packed_timeout(agenda->tie.slot[i]);
+        agenda->tie.slot[i] = 0;
+        if (!timeout)
+            continue;
+        agenda->count++;
+        spread_touched(agenda, timeout);
+    }
+}
+
+/* The next few chunks, those with the lowest stamps, go where each of their timeouts belongs. */
+static void open_tie(struct agenda *agenda)
+{
+    uint64_t *packed = agenda->more->packed[0];
+    unsigned count = 0, more, most = (unsigned)(TIE_STEP * CHUNK_LARGE_ROOM);
+
+    open_inline(agenda);
+    while (count < most && bucket_has_chunks(&agenda->tie)) {
+        more = bucket_take(&agenda->tie, agenda->store, packed + count, most - count, NULL);
+        packed_prefetch(packed + count, more);
+        count += more;
+    }
+    agenda->count += count;
+    for (unsigned i = 0; i < count; i++)
+        spread_touched(agenda, packed_timeout(packed[i]));
+}
+
+/* The front is empty: false, and so is the rest. */
+static bool refill(struct agenda *agenda)
+{
+    unsigned level = 0, part = 0;
+
+    agenda->lo = agenda->hi = 0;
+    while (agenda->lo == agenda->hi) {
+        bool any = lowest_part(agenda, &level, &part);
+        bool tied = unlikely(!bucket_is_empty(&agenda->tie)) &&
+                    (!any || tie_rank(agenda) < part_end(agenda, level, part));
+
+        if (!any && !tied) {
+            agenda->bound = RANK_MAX;
+            return false;
+        }
+        if (tied && (!any || level <= TIE_LEVEL))
+            open_tie(agenda);
+        else if (!tied && (level == 0 || part_fits(agenda, level, part)))
+            fill_front(agenda, level, part);
+        else
+            spread_part(agenda, level, part);
+    }
+    return true;
+}
+
+/* ---- a tick's bucket ---- */
+
+static bool is_empty(const struct agenda *agenda)
+{
+    return agenda->count == 0 && bucket_is_empty(&agenda->tie);
+}
+
+static void take_into_front(struct agenda *agenda, struct bucket *bucket, uint64_t base)
+{
+    uint64_t *packed = agenda->more->packed[0];
+    unsigned count = 0, more;
+
+    while ((more = bucket_take(bucket, agenda->store, packed + count, AGENDA_FRONT - count, NULL)) >
+           0) {
+        packed_prefetch(packed + count, more);
+        count += more;
+    }
+    sort_into_front(agenda, count, base);
+    agenda->count = count;
+    agenda->bound = RANK_MAX;
+}
+
+static void add_each(struct agenda *agenda, struct bucket *bucket)
+{
+    uint64_t batch[BUCKET_BATCH];
+    unsigned count;
+
+    while ((count = bucket_take(bucket, agenda->store, batch, BUCKET_BATCH, NULL)) > 0) {
+        packed_prefetch(batch, count);
+        for (unsigned i = 0; i < count; i++) {
+            hwt_timeout *timeout = packed_timeout(batch[i]);
+            agenda_add(agenda, timeout, timeout_deadline(timeout));
+        }
+    }
+}
+
+/* The front goes back into the parts, which are to hold everything from this rank on. */
+static void retreat(struct agenda *agenda, agenda_rank rank)
+{
+    const struct entry *front = agenda->more->front;
+    unsigned level, part;
+
+    if (front_length(agenda) > 0 && rank_of_entry(agenda, &front[agenda->lo]) < rank)
+        rank = rank_of_entry(agenda, &front[agenda->lo]);
+    if (!lowest_part(agenda, &level, &part))
+        agenda->last = rank;
+    else if (rank < agenda->last)
+        rewind_to(agenda, rank);
+    agenda->bound = rank;
+    for (unsigned i = agenda->lo; i < agenda->hi; i++)
+        place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
+    agenda->lo = agenda->hi = 0;
+}
+
+void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base)
+{
+    uint64_t batch[BUCKET_BATCH], packed;
+    unsigned count;
+
+    if (bucket_at_most(bucket) <= AGENDA_FRONT) {
+        if (is_empty(agenda))
+            take_into_front(agenda, bucket, base);
+        else
+            add_each(agenda, bucket);
+    } else if (agenda->quantum == 0 && is_empty(agenda) && bucket_one_key(bucket, &packed)) {
+        agenda->tie_deadline = deadline_of_key(agenda, packed, base);
+        retreat(agenda, rank_make(agenda, agenda->tie_deadline, 0));
+        bucket_move(&agenda->tie, bucket);
+        bucket_sort_chunks(&agenda->tie);
+    } else {
+        retreat(agenda, rank_make(agenda, base, 0));
+        while ((count = bucket_take(bucket, agenda->store, batch, BUCKET_BATCH, NULL)) > 0) {
+            agenda->count += count;
+            spread_batch(agenda, batch, count, base, true);
+        }
+    }
+}
+
+/* ---- taking out ---- */
+
+static void drop(struct agenda *agenda, hwt_timeout *timeout)
+{
+    push_listed(&agenda->dropped, timeout);
+    agenda->count--;
+    agenda->noticed--;
+}
+
+const struct entry *agenda_first(struct agenda *agenda)
+{
+    while (agenda->lo < agenda->hi || (!is_empty(agenda) && refill(agenda))) {
+        struct entry *first = &agenda->more->front[agenda->lo];
+        hwt_timeout *timeout = first->timeout;
+        uint64_t deadline = timeout_deadline(timeout);
+
+        if (unlikely(timeout->place == PLACE_NOTICED)) {
+            agenda->lo++;
+            drop(agenda, timeout);
+        } else if (unlikely(deadline > first->deadline)) { /* moved later meanwhile */
+            agenda->lo++;
+            add_rank(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
+        } else {
+            return first;
+        }
+    }
+    return NULL;
+}
+
+hwt_timeout *agenda_take(struct agenda *agenda)
+{
+    hwt_timeout *timeout = agenda->more->front[agenda->lo++].timeout;
+
+    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+    agenda->count--;
+    return timeout;
+}
+
+void agenda_prefetch(const struct agenda *agenda, unsigned ahead)
+{
+    if (agenda->lo + ahead < agenda->hi)
+        __builtin_prefetch(agenda->more->front[agenda->lo + ahead].timeout->arg, 1);
+}
+
+/* ---- what is over ---- */
+
+static void purge_front(struct agenda *agenda)
+{
+    struct entry *front = agenda->more->front;
+    unsigned to = agenda->lo;
+
+    for (unsigned i = agenda->lo; i < agenda->hi; i++) {
+        if (front[i].timeout->place == PLACE_NOTICED)
+            drop(agenda, front[i].timeout);
+        else
+            front[to++] = front[i];
+    }
+    agenda->hi = to;
+}
+
+static void purge_part(struct agenda *agenda, unsigned level, unsigned part)
+{
+    struct agenda_memory *more = agenda->more;
+    hwt_timeout *listed = more->listed[level][part], *timeout;
+    uint64_t batch[BUCKET_BATCH];
+    struct bucket from;
+    unsigned count;
+
+    memset(&from, 0, sizeof from);
+    bucket_move_packed(&from, &more->part[level][part]);
+    more->listed[level][part] = NULL;
+    while ((count = take_packed(agenda, &from, batch, BUCKET_BATCH)) > 0) {
+        for (unsigned i = 0; i < count; i++) {
+            if (packed_timeout(batch[i])->place == PLACE_NOTICED)
+                drop(agenda, packed_timeout(batch[i]));
+            else
+                put_in_part(agenda, level, part, batch[i]);
+        }
+    }
+    while ((timeout = pop_listed(&listed)) != NULL) {
+        if (timeout->place == PLACE_NOTICED)
+            drop(agenda, timeout);
+        else
+            push_listed(&more->listed[level][part], timeout);
+    }
+}
+
+static void purge(struct agenda *agenda)
+{
+    purge_front(agenda);
+    for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
+        for (unsigned part = 0; part < AGENDA_PARTS; part++) {
+            if (agenda->occupied[level] >> part & 1)
+                purge_part(agenda, level, part);
+        }
+    }
+}
+
+void agenda_notice(struct agenda *agenda, hwt_timeout *timeout)
+{
+    timeout->place = PLACE_NOTICED;
+    agenda->noticed++;
+    if (agenda->noticed > PURGE_ABOVE && agenda->noticed > agenda->count / 2)
+        purge(agenda);
+}
+
+static bool extract_from_front(struct agenda *agenda, const hwt_timeout *timeout)
+{
+    struct entry *front = agenda->more->front;
+
+    for (unsigned i = agenda->lo; i < agenda->hi; i++) {
+        if (front[i].timeout != timeout)
+            continue;
+        memmove(front + i, front + i + 1, (agenda->hi - i - 1) * sizeof *front);
+        agenda->hi--;
+        return true;
+    }
+    return false;
+}
+
+static bool extract_listed(hwt_timeout **list, const hwt_timeout *timeout)
+{
+    hwt_timeout *before = NULL, *here = *list;
+
+    for (; here && here != timeout; here = timeout_fellow(here))
+        before = here;
+    if (!here)
+        return false;
+    if (before)
+        timeout_set_where(before, timeout_fellow(here), (enum timeout_place)before->place);
+    else
+        *list = timeout_fellow(here);
+    return true;
+}
+
+static bool extract_from_parts(struct agenda *agenda, hwt_timeout *timeout)
+{
+    struct agenda_memory *more = agenda->more;
+
+    for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
+        for (unsigned part = 0; part < AGENDA_PARTS; part++) {
+            if (!(agenda->occupied[level] >> part & 1))
+                continue;
+            if (extract_listed(&more->listed[level][part], timeout) ||
+                bucket_extract(&more->part[level][part], agenda->store, timeout))
+                return true;
+        }
+    }
+    return false;
+}
+
+void agenda_extract(struct agenda *agenda, hwt_timeout *timeout)
+{
+    bool found = extract_from_front(agenda, timeout) || extract_from_parts(agenda, timeout);
+
+    hwt_assert(found);
+    (void)found;
+    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+    agenda->count--;
+}
+
+hwt_timeout *agenda_take_dropped(struct agenda *agenda)
+{
+    return agenda->dropped ? pop_listed(&agenda->dropped) : NULL;
+}
+
+/* ---- validator ---- */
+
+static size_t check_front(const struct agenda *agenda)
+{
+    const struct entry *front = agenda->more->front;
+    size_t noticed = 0;
+
+    hwt_assert(agenda->lo <= agenda->hi && agenda->hi <= AGENDA_FRONT);
+    for (unsigned i = agenda->lo; i < agenda->hi; i++) {
+        hwt_assert(i == agenda->lo || !entry_before(&front[i], &front[i - 1])); /* A1 */
+        hwt_assert(front[i].timeout->place == PLACE_AGENDA ||
+                   front[i].timeout->place == PLACE_NOTICED);
+        noticed += front[i].timeout->place == PLACE_NOTICED;
+    }
+    return noticed;
+}
+
+size_t agenda_check(struct agenda *agenda)
+{
+    size_t count = front_length(agenda), noticed = check_front(agenda);
+    const struct agenda_memory *more = agenda->more;
+
+    for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
+        for (unsigned part = 0; part < AGENDA_PARTS; part++) {
+            const hwt_timeout *listed = more->listed[level][part];
+            size_t here = bucket_check(&more->part[level][part], false);
+            for (; listed; listed = timeout_fellow(listed))
+                here++;
+            hwt_assert(here == 0 || agenda->occupied[level] >> part & 1);
+            count += here;
+        }
+    }
+    hwt_assert(count == agenda->count && noticed <= agenda->noticed);
+    (void)noticed;
+    return count - agenda->noticed + bucket_check(&agenda->tie, true);
+}

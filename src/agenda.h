@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The agenda: what has come due, and the rest of the tick that is on, in the order in which it is to
+ * run (G15): by deadline to the nanosecond, equal ones by their stamps. A wheel tells ticks apart,
+ * the agenda the timeouts within one, at a wheel's cost: nothing is compared with more than its
+ * neighbours.
+ *
+ * At its head lies the front, a sorted array of up to AGENDA_FRONT entries. A tick with no more goes
+ * there at once: a distribution by the keys of the slots (bucket.h), then by insertion. What does
+ * not fit waits in parts, unsorted: a radix heap. The rank of an entry is its deadline and its stamp
+ * as one number of 21 digits (64 each). An entry lies at the level of the highest digit in which its
+ * rank differs from `last`, a lower bound of all that waits, in the part of that digit's value. So
+ * the lowest part in use holds the lowest ranks; when the front is empty, that part goes into it, or
+ * is distributed over the levels below if it is too large. Only where the key cannot tell (equal
+ * deadlines, ticks of more than 4 ms) are the timeouts themselves touched.
+ *
+ *   A1 the front is sorted, and holds all ranks below `bound`; no part holds a lower one, but for
+ *      timeouts that were moved: a key, like a deadline of the wheel, is a lower bound.
+ *   A2 `last` is not above the rank of anything in a part.
+ *
+ * A tick with more than fit into the front, all of one deadline (a tie), would have to be touched as
+ * a whole before the first can run. It stays in its chunks instead, which know a lower bound of
+ * their stamps, and is opened from the lowest on, as far as needed.
+ *
+ * It needs no memory to go on: without a chunk for a part, a timeout is listed there.
+ *
+ * A timeout cannot be taken out of a part quickly: whoever would remove it marks it as noticed, and
+ * it is dropped when it is met, or when half of what is here is marked.
+ *
+ * Worker only, all of it.
+ */
+#ifndef HWT_AGENDA_H
+#define HWT_AGENDA_H
+
+#include "bucket.h"
+#include "entries.h"
+
+#define AGENDA_FRONT  1024
+#define AGENDA_DIGIT  6 /* bits */
+#define AGENDA_PARTS  (1u << AGENDA_DIGIT)
+#define AGENDA_LEVELS 21
+
+/* The deadline's 61 bits and the stamp's 60. */
+__extension__ typedef unsigned __int128 agenda_rank;
+
+struct agenda {
+    struct chunk_store *store;  /* the wheel's; never changes */
+    unsigned quantum;           /* the lowest bits of a deadline that a key lacks; never changes */
+    unsigned pad;               /* of ranks: a tick is 64 parts wide; never changes */
+    struct agenda_memory *more; /* never changes */
+    unsigned lo, hi;            /* of the front */
+    agenda_rank bound, last;
+    size_t count;                     /* in front and parts, noticed ones included */
+    size_t noticed;                   /* ... of which so many are */
+    struct bucket tie;                /* a tie that is still closed, by falling stamps ... */
+    uint64_t tie_deadline;            /* ... all of them with this deadline, or moved later */
+    hwt_timeout *dropped;             /* by `where`: noticed ones that were met */
+    uint64_t occupied[AGENDA_LEVELS]; /* parts that may hold something */
+};
+
+/* 0 or -ENOMEM. */
+int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_ns);
+void agenda_destroy(struct agenda *agenda);
+
+/* What a bucket's slot keeps of a deadline. */
+static inline uint64_t agenda_key(const struct agenda *agenda, uint64_t deadline)
+{
+    return deadline >> agenda->quantum;
+}
+
+/* The timeout is in nothing else. */
+void agenda_add(struct agenda *agenda, hwt_timeout *timeout, uint64_t deadline);
+/*
+ * All of a bucket, whose deadlines were above `base` and at most a tick later when they were filed.
+ * The timeouts in it are touched only as far as needed.
+ */
+void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base);
+/*
+ * The first, by the deadline that it has now; NULL: empty. Drops what is noticed on the way. It
+ * stays valid until the next call of anything here.
+ */
+const struct entry *agenda_first(struct agenda *agenda);
+/* Takes out the first, which agenda_first has just returned. */
+hwt_timeout *agenda_take(struct agenda *agenda);
+/* Fetches what the task of the `ahead`th after the first will be called with. */
+void agenda_prefetch(const struct agenda *agenda, unsigned ahead);
+
+/* It is over: it will be dropped. */
+void agenda_notice(struct agenda *agenda, hwt_timeout *timeout);
+/* Takes it out now; slow in a large agenda. */
+void agenda_extract(struct agenda *agenda, hwt_timeout *timeout);
+/* One that was dropped, PLACE_NOTICED; NULL: none. */
+hwt_timeout *agenda_take_dropped(struct agenda *agenda);
+
+/* Validator: counts the timeouts that are not noticed. */
+size_t agenda_check(struct agenda *agenda);
+
+#endif

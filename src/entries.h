@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the agenda sorts: timeouts beside their deadlines and stamps, so that they are compared
+ * without going to each. Worker only.
+ */
+#ifndef HWT_ENTRIES_H
+#define HWT_ENTRIES_H
+
+#include "timeout.h"
+
+struct entry {
+    uint64_t deadline, stamp; /* when it was entered: the timeout may have been moved since */
+    hwt_timeout *timeout;
+};
+
+static inline bool entry_before(const struct entry *a, const struct entry *b)
+{
+    return a->deadline < b->deadline || (a->deadline == b->deadline && a->stamp < b->stamp);
+}
+
+/* As it stands; the timeout is the agenda's from now on. */
+static inline struct entry entry_of(hwt_timeout *timeout)
+{
+    if (timeout->place != PLACE_NOTICED)
+        timeout_set_where(timeout, NULL, PLACE_AGENDA);
+    return (struct entry){timeout_deadline(timeout), timeout->stamp, timeout};
+}
+
+/* `spare`: as much room again. */
+void entries_sort(struct entry *entry, unsigned count, struct entry *spare);
+
+/*
+ * Of packed timeouts, whose keys count from that of `from`, into sorted entries. They come as
+ * bucket_take hands them out, the last that was filed first; their lines are on their way.
+ */
+void entries_sort_packed(const uint64_t *packed, unsigned count, uint64_t from, struct entry *entry,
+                         struct entry *spare, uint64_t *spare_packed);
+
+#endif
