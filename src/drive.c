@@ -1,38 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The caller's own thread as the worker, and a descriptor that tells its event loop when. */
-#include "drive.h"
-
 #include <errno.h>
 
+#include "driver.h"
 #include "filing.h"
 #include "intake.h"
 #include "run.h"
 #include "worker.h"
-
-bool drive_begin(hwt_timer *timer, enum driver as)
-{
-    uint32_t driver = load_acquire(&timer->driver);
-
-    for (;;) {
-        if (driver == DRIVER_NONE) {
-            if (cas_acq_rel(&timer->driver, &driver, (uint32_t)as)) /* acquire: drive_end */
-                return true;
-            continue;
-        }
-        if ((driver & ~(uint32_t)DRIVER_AWAITED) == DRIVER_ADVANCES && as != DRIVER_STOPS)
-            return false;
-        if (driver & DRIVER_AWAITED ||
-            cas_acq_rel(&timer->driver, &driver, driver | DRIVER_AWAITED))
-            platform_futex_wait(&timer->driver, driver | DRIVER_AWAITED, UINT64_MAX);
-        driver = load_acquire(&timer->driver);
-    }
-}
-
-void drive_end(hwt_timer *timer)
-{
-    if (unlikely(exchange_acq_rel(&timer->driver, DRIVER_NONE) & DRIVER_AWAITED))
-        platform_futex_wake_all(&timer->driver);
-}
 
 /* In a task that this thread's own advance runs: it drives already. */
 static bool drives_here(const hwt_timer *timer)
@@ -61,10 +35,10 @@ int hwt_timer_advance(hwt_timer *timer)
         return -EDEADLK;
     if (load_acquire(&timer->phase) >= PHASE_STOPPING)
         return -ESHUTDOWN;
-    if (!drive_begin(timer, DRIVER_ADVANCES))
+    if (!driver_begin(timer, DRIVER_ADVANCES))
         return -EBUSY;
     if (load_acquire(&timer->phase) >= PHASE_STOPPING) { /* stopped while this got here */
-        drive_end(timer);
+        driver_end(timer);
         return -ESHUTDOWN;
     }
     park_leave(&timer->park);
@@ -73,7 +47,7 @@ int hwt_timer_advance(hwt_timer *timer)
         return -ECHILD;
     file_flush_returns(timer);
     arm(timer);
-    drive_end(timer);
+    driver_end(timer);
     return ran;
 }
 
@@ -116,12 +90,12 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
         return UINT64_MAX;
     if (drives_here(timer)) {
         earliest = min_u64(look_ahead(timer), run_next_of_current(timer));
-    } else if (timer->drive == HWT_DRIVE_CALLER && drive_begin(timer, DRIVER_LOOKS)) {
+    } else if (timer->drive == HWT_DRIVE_CALLER && driver_begin(timer, DRIVER_LOOKS)) {
         if (load_acquire(&timer->phase) < PHASE_STOPPING) {
             earliest = look_ahead(timer);
             arm(timer);
         }
-        drive_end(timer);
+        driver_end(timer);
     } else {
         earliest = estimate(timer);
     }
@@ -133,9 +107,9 @@ static void take_into_use(hwt_timer *timer, int fd)
 {
     store_relaxed(&timer->park.fd, fd);
     store_release(&timer->park.kind, PARK_TIMERFD);
-    if (!drives_here(timer) && drive_begin(timer, DRIVER_LOOKS)) {
+    if (!drives_here(timer) && driver_begin(timer, DRIVER_LOOKS)) {
         arm(timer);
-        drive_end(timer);
+        driver_end(timer);
     } else {
         park_fire(&timer->park); /* the next advance arms it */
     }

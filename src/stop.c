@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <time.h>
 
-#include "drive.h"
+#include "driver.h"
 #include "extra.h"
 #include "filing.h"
 #include "intake.h"
@@ -50,9 +50,9 @@ static void end_worker(hwt_timer *timer)
         park_wake(&timer->park);
         pthread_join(timer->thread, NULL);
     }
-    drive_begin(timer, DRIVER_STOPS); /* an advance that is on ends soon: it looks at `phase` */
+    driver_begin(timer, DRIVER_STOPS); /* an advance that is on ends soon: it looks at `phase` */
     reclaim_all(timer);
-    drive_end(timer);
+    driver_end(timer);
 }
 
 /* True: this call is the one that stops it. Otherwise it has been stopped on return. */

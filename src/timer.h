@@ -54,7 +54,7 @@ struct worker {
     _Atomic uint64_t next_deadline; /* see above */
 };
 
-/* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for him to be done (drive.c). */
+/* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for him to be done (driver.h). */
 enum driver {
     DRIVER_NONE = 0,
     DRIVER_LOOKS = 1,    /* hwt_timer_next_deadline: not for long */

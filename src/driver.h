@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Who acts as the worker: with HWT_DRIVE_CALLER one thread at a time, and stop. */
-#ifndef HWT_DRIVE_H
-#define HWT_DRIVE_H
+#ifndef HWT_DRIVER_H
+#define HWT_DRIVER_H
 
 #include "timer.h"
 
@@ -9,7 +9,7 @@
  * This thread acts as the worker from now on, and sees what the one before did. It waits for who
  * only looks; stop waits for an advance too. False: another thread is in advance.
  */
-bool drive_begin(hwt_timer *timer, enum driver as);
-void drive_end(hwt_timer *timer);
+bool driver_begin(hwt_timer *timer, enum driver as);
+void driver_end(hwt_timer *timer);
 
 #endif

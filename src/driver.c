@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "driver.h"
+
+#include "platform.h"
+
+bool driver_begin(hwt_timer *timer, enum driver as)
+{
+    uint32_t driver = load_acquire(&timer->driver);
+
+    for (;;) {
+        if (driver == DRIVER_NONE) {
+            if (cas_acq_rel(&timer->driver, &driver, (uint32_t)as)) /* acquire: drive_end */
+                return true;
+            continue;
+        }
+        if ((driver & ~(uint32_t)DRIVER_AWAITED) == DRIVER_ADVANCES && as != DRIVER_STOPS)
+            return false;
+        if (driver & DRIVER_AWAITED ||
+            cas_acq_rel(&timer->driver, &driver, driver | DRIVER_AWAITED))
+            platform_futex_wait(&timer->driver, driver | DRIVER_AWAITED, UINT64_MAX);
+        driver = load_acquire(&timer->driver);
+    }
+}
+
+void driver_end(hwt_timer *timer)
+{
+    if (unlikely(exchange_acq_rel(&timer->driver, DRIVER_NONE) & DRIVER_AWAITED))
+        platform_futex_wake_all(&timer->driver);
+}
