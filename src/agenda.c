@@ -14,9 +14,9 @@
 struct agenda_memory {
     struct bucket part[AGENDA_LEVELS][AGENDA_PARTS];
     hwt_timeout *listed[AGENDA_LEVELS][AGENDA_PARTS]; /* in a part, by `where` */
-    struct entry front[AGENDA_FRONT];
-    struct entry spare[AGENDA_FRONT]; /* while sorting */
-    uint64_t packed[2][AGENDA_FRONT]; /* while sorting */
+    struct entry entries[AGENDA_FRONT];               /* the front */
+    struct entry spare[AGENDA_FRONT];                 /* while sorting */
+    uint64_t packed[2][AGENDA_FRONT];                 /* while sorting */
 };
 
 int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_ns)
@@ -32,6 +32,7 @@ int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_
     agenda->more = aligned_alloc(CACHE_LINE, size);
     if (!agenda->more)
         return -ENOMEM;
+    agenda->front = agenda->more->entries;
     memset(agenda->more->part, 0, sizeof agenda->more->part);
     memset(agenda->more->listed, 0, sizeof agenda->more->listed);
     return 0;
@@ -219,7 +220,7 @@ static unsigned front_length(const struct agenda *agenda)
 /* Its upper half goes back into the parts. */
 static void evict(struct agenda *agenda)
 {
-    const struct entry *front = agenda->more->front;
+    const struct entry *front = agenda->front;
     unsigned from = agenda->lo + front_length(agenda) / 2, level, part;
     agenda_rank rank = rank_of_entry(agenda, &front[from]);
 
@@ -235,7 +236,7 @@ static void evict(struct agenda *agenda)
 
 static void make_room(struct agenda *agenda)
 {
-    struct entry *front = agenda->more->front;
+    struct entry *front = agenda->front;
     unsigned length = front_length(agenda);
 
     if (agenda->lo > 0) {
@@ -249,7 +250,7 @@ static void make_room(struct agenda *agenda)
 
 static void insert_into_front(struct agenda *agenda, const struct entry *entry)
 {
-    struct entry *front = agenda->more->front;
+    struct entry *front = agenda->front;
     unsigned low = agenda->lo, high = agenda->hi;
 
     while (low < high) {
@@ -292,7 +293,7 @@ void agenda_add(struct agenda *agenda, hwt_timeout *timeout, uint64_t deadline)
 /* Those with a rank beyond `bound` were moved later: back into the parts. The front is sorted. */
 static void send_back_moved(struct agenda *agenda)
 {
-    const struct entry *front = agenda->more->front;
+    const struct entry *front = agenda->front;
 
     while (agenda->hi > agenda->lo &&
            rank_of_entry(agenda, &front[agenda->hi - 1]) >= agenda->bound) {
@@ -305,7 +306,7 @@ static void sort_into_front(struct agenda *agenda, unsigned count, uint64_t base
 {
     struct agenda_memory *more = agenda->more;
 
-    entries_sort_packed(more->packed[0], count, base >> agenda->quantum, more->front, more->spare,
+    entries_sort_packed(more->packed[0], count, base >> agenda->quantum, agenda->front, more->spare,
                         more->packed[1]);
     agenda->lo = 0;
     agenda->hi = count;
@@ -514,7 +515,7 @@ static void add_each(struct agenda *agenda, struct bucket *bucket)
 /* The front goes back into the parts, which are to hold everything from this rank on. */
 static void retreat(struct agenda *agenda, agenda_rank rank)
 {
-    const struct entry *front = agenda->more->front;
+    const struct entry *front = agenda->front;
     unsigned level, part;
 
     if (front_length(agenda) > 0 && rank_of_entry(agenda, &front[agenda->lo]) < rank)
@@ -562,10 +563,10 @@ static void drop(struct agenda *agenda, hwt_timeout *timeout)
     agenda->noticed--;
 }
 
-const struct entry *agenda_first(struct agenda *agenda)
+const struct entry *agenda_find_first(struct agenda *agenda)
 {
     while (agenda->lo < agenda->hi || (!is_empty(agenda) && refill(agenda))) {
-        struct entry *first = &agenda->more->front[agenda->lo];
+        struct entry *first = &agenda->front[agenda->lo];
         hwt_timeout *timeout = first->timeout;
         uint64_t deadline = timeout_deadline(timeout);
 
@@ -582,26 +583,11 @@ const struct entry *agenda_first(struct agenda *agenda)
     return NULL;
 }
 
-hwt_timeout *agenda_take(struct agenda *agenda)
-{
-    hwt_timeout *timeout = agenda->more->front[agenda->lo++].timeout;
-
-    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
-    agenda->count--;
-    return timeout;
-}
-
-void agenda_prefetch(const struct agenda *agenda, unsigned ahead)
-{
-    if (agenda->lo + ahead < agenda->hi)
-        __builtin_prefetch(agenda->more->front[agenda->lo + ahead].timeout->arg, 1);
-}
-
 /* ---- what is over ---- */
 
 static void purge_front(struct agenda *agenda)
 {
-    struct entry *front = agenda->more->front;
+    struct entry *front = agenda->front;
     unsigned to = agenda->lo;
 
     for (unsigned i = agenda->lo; i < agenda->hi; i++) {
@@ -661,7 +647,7 @@ void agenda_notice(struct agenda *agenda, hwt_timeout *timeout)
 
 static bool extract_from_front(struct agenda *agenda, const hwt_timeout *timeout)
 {
-    struct entry *front = agenda->more->front;
+    struct entry *front = agenda->front;
 
     for (unsigned i = agenda->lo; i < agenda->hi; i++) {
         if (front[i].timeout != timeout)
@@ -723,7 +709,7 @@ hwt_timeout *agenda_take_dropped(struct agenda *agenda)
 
 static size_t check_front(const struct agenda *agenda)
 {
-    const struct entry *front = agenda->more->front;
+    const struct entry *front = agenda->front;
     size_t noticed = 0;
 
     hwt_assert(agenda->lo <= agenda->hi && agenda->hi <= AGENDA_FRONT);

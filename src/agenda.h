@@ -48,6 +48,7 @@ struct agenda {
     unsigned quantum;           /* the lowest bits of a deadline that a key lacks; never changes */
     unsigned pad;               /* of ranks: a tick is 64 parts wide; never changes */
     struct agenda_memory *more; /* never changes */
+    struct entry *front;        /* in there; never changes */
     unsigned lo, hi;            /* of the front */
     agenda_rank bound, last;
     size_t count;                     /* in front and parts, noticed ones included */
@@ -79,11 +80,33 @@ void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t ba
  * The first, by the deadline that it has now; NULL: empty. Drops what is noticed on the way. It
  * stays valid until the next call of anything here.
  */
-const struct entry *agenda_first(struct agenda *agenda);
+const struct entry *agenda_find_first(struct agenda *agenda);
+static inline const struct entry *agenda_first(struct agenda *agenda)
+{
+    const struct entry *first = &agenda->front[agenda->lo];
+
+    if (likely(agenda->lo < agenda->hi && first->timeout->place == PLACE_AGENDA &&
+               timeout_deadline(first->timeout) <= first->deadline))
+        return first;
+    return agenda_find_first(agenda);
+}
+
 /* Takes out the first, which agenda_first has just returned. */
-hwt_timeout *agenda_take(struct agenda *agenda);
+static inline hwt_timeout *agenda_take(struct agenda *agenda)
+{
+    hwt_timeout *timeout = agenda->front[agenda->lo++].timeout;
+
+    timeout->place = PLACE_ADRIFT;
+    agenda->count--;
+    return timeout;
+}
+
 /* Fetches what the task of the `ahead`th after the first will be called with. */
-void agenda_prefetch(const struct agenda *agenda, unsigned ahead);
+static inline void agenda_prefetch(const struct agenda *agenda, unsigned ahead)
+{
+    if (agenda->lo + ahead < agenda->hi)
+        __builtin_prefetch(agenda->front[agenda->lo + ahead].timeout->arg, 1);
+}
 
 /* It is over: it will be dropped. */
 void agenda_notice(struct agenda *agenda, hwt_timeout *timeout);

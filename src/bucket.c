@@ -100,26 +100,66 @@ static enum timeout_place place_in(const struct chunk *chunk)
     return chunk_is_large(chunk) ? PLACE_LARGE : PLACE_SMALL;
 }
 
+static void put(uint64_t *slot, hwt_timeout *timeout, uint64_t key, enum timeout_place place)
+{
+    *slot = packed_make(timeout, key);
+    timeout_set_where(timeout, slot, place);
+}
+
+static void put_in_chunk(struct chunk *chunk, uint64_t *slot, hwt_timeout *timeout, uint64_t key)
+{
+    put(slot, timeout, key, place_in(chunk));
+    if (timeout->stamp < chunk->least)
+        chunk->least = timeout->stamp;
+}
+
+/* In the bucket itself. False: there is no room. */
+static bool insert_inline(struct bucket *bucket, hwt_timeout *timeout, uint64_t deadline,
+                          uint64_t key)
+{
+    uint64_t *slot = inline_hole(bucket);
+
+    if (!slot)
+        return false;
+    if (bucket_is_empty(bucket)) {
+        bucket->earliest = deadline;
+        bucket->ring.live = 0;
+    }
+    put(slot, timeout, key, PLACE_INLINE);
+    return true;
+}
+
+static bool insert_in_chunk(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
+                            uint64_t key)
+{
+    struct ring *last = bucket->ring.prev;
+    struct chunk *chunk;
+    uint64_t *slot;
+
+    if (likely(last && last->used < last->room)) {
+        chunk = chunk_of(last);
+        last->live++;
+        put_in_chunk(chunk, &chunk->slot[last->used++], timeout, key);
+        return true;
+    }
+    slot = next_slot(bucket, store, &chunk);
+    if (unlikely(!slot))
+        return false;
+    put_in_chunk(chunk, slot, timeout, key);
+    return true;
+}
+
 bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
                    uint64_t deadline, uint64_t key)
 {
-    bool first = bucket_is_empty(bucket);
-    struct chunk *chunk;
-    uint64_t *slot = next_slot(bucket, store, &chunk);
+    bool filed = (!bucket_has_chunks(bucket) && insert_inline(bucket, timeout, deadline, key)) ||
+                 insert_in_chunk(bucket, store, timeout, key);
 
-    if (unlikely(!slot))
+    if (unlikely(!filed))
         return false;
-    *slot = packed_make(timeout, key);
-    timeout_set_where(timeout, slot, place_in(chunk));
-    if (chunk && timeout->stamp < chunk->least)
-        chunk->least = timeout->stamp;
-    if (first) {
-        bucket->earliest = deadline;
-        bucket->ring.live = 0;
-    } else if (deadline < bucket->earliest) {
-        bucket->earliest = deadline;
-    }
     bucket->ring.live++;
+    if (deadline < bucket->earliest)
+        bucket->earliest = deadline;
     return true;
 }
 
@@ -149,12 +189,6 @@ static struct chunk *chunk_holding(const hwt_timeout *timeout, uint64_t *slot)
 static uint64_t *slot_of(const hwt_timeout *timeout)
 {
     return (uint64_t *)(uintptr_t)load_relaxed(&timeout->where);
-}
-
-bool bucket_holds(const hwt_timeout *timeout)
-{
-    return timeout->place >= PLACE_INLINE && timeout->place <= PLACE_LARGE &&
-           packed_timeout(*slot_of(timeout)) == timeout;
 }
 
 static void put_again(uint64_t *slot, uint64_t packed, const struct chunk *chunk)

@@ -93,7 +93,13 @@ void bucket_move_packed(struct bucket *to, struct bucket *from);
 bool bucket_extract(struct bucket *bucket, struct chunk_store *store, const hwt_timeout *timeout);
 
 /* Is it in the slot that its `where` and `place` speak of? */
-bool bucket_holds(const hwt_timeout *timeout);
+static inline bool bucket_holds(const hwt_timeout *timeout)
+{
+    const uint64_t *slot = (const uint64_t *)(uintptr_t)load_relaxed(&timeout->where);
+
+    return timeout->place >= PLACE_INLINE && timeout->place <= PLACE_LARGE &&
+           packed_timeout(*slot) == timeout;
+}
 /* One that a bucket holds. It is PLACE_ADRIFT afterwards. */
 void bucket_remove(struct chunk_store *store, hwt_timeout *timeout);
 /*

@@ -22,7 +22,7 @@ static inline bool entry_before(const struct entry *a, const struct entry *b)
 static inline struct entry entry_of(hwt_timeout *timeout)
 {
     if (timeout->place != PLACE_NOTICED)
-        timeout_set_where(timeout, NULL, PLACE_AGENDA);
+        timeout->place = PLACE_AGENDA;
     return (struct entry){timeout_deadline(timeout), timeout->stamp, timeout};
 }
 

@@ -14,9 +14,11 @@
  * scheduling and withdrawing cost three atomic read-modify-writes together: the slot, the word,
  * the slot.
  *
- * The worker empties a lane only when
- *  - the earliest deadline submitted to it since the last sweep comes up (lane_sweep), or
- *  - a producer found it crowded: then it takes the older half (lane_sweep_older).
+ * The worker empties a lane when
+ *  - the earliest deadline submitted to it since the last sweep comes up (lane_sweep),
+ *  - a producer found it crowded: then it takes the older half (lane_sweep_older), or
+ *  - the timer is stopped (lane_sweep_all);
+ * and takes a single timeout out of it whose deadline was moved earlier (lane_take_back).
  * A flag per group of slots tells which groups were filled since the last sweep. What is cancelled
  * before a sweep costs the worker nothing at all.
  *
@@ -73,7 +75,7 @@ struct lane {
     /* written by the cancellers on this CPU, when they come too late to withdraw */
     alignas(CACHE_PAIR) ck_stack_t notices;
     _Atomic uint64_t notices_sent;
-    _Atomic uint64_t moved; /* the earliest deadline that the nudges among them speak of */
+    _Atomic uint64_t moved;     /* the earliest deadline that the nudges among them speak of */
     _Atomic uint64_t cancelled; /* otherwise than by withdrawing */
 
     /* written rarely, or by whoever runs tasks on an executor's threads */

@@ -6,23 +6,27 @@
  * The word holds deadline (61 bits of nanoseconds) and state (3 bits), so that cancel, reschedule
  * and expiry are one compare-and-swap each and meet in one place.
  *
- *                        move earlier
- *              PENDING ---------------> NUDGED        a nudge for the worker is queued
- *               |  ^ \  <---------------  |  |        (the worker takes the nudge in)
- *               |  |  \                   |  |
- *         claim |  |   \ cancel, stop     |  | cancel, stop
- *    (executor: |  |    \                 |  |
- *   DISPATCHED, |  |     `----------> CANCELLED <------ DISPATCHED (cancel, stop, refusal)
- *  then claim)  |  |                     ^   ^
- *               v  | again (periodic,    |   | cancel, stop
- *            RUNNING  re-armed)          |   |
- *             | |  \___________ cancel of a periodic one
- *      cancel | | \ re-arm in the task       |
- *             | |  `--> REARMED -------------'  -> PENDING when the task has returned
- *             v |
- *          LAST |  (no re-arm any more)
- *             \ v
- *           EXPIRED   when the task has returned
+ *                     ,-- move earlier --.
+ *                     |                  v
+ *   submitted ---> PENDING <-- taken in - NUDGED <-----------.
+ *                   |  |  ^                                   |
+ *             claim |  |  |                                   |
+ *                   |  |  `-- again, on the worker --.        |
+ *                   |  | claim, with an executor     |        | again, on an
+ *                   |  v                             |        | executor's thread
+ *                   |  DISPATCHED                    |        |
+ *                   |  | begin                       |        |
+ *                   v  v           re-arm            |        |
+ *                  RUNNING ---------------> REARMED -+--------'
+ *                   |   | `---- periodic ------------'
+ *            cancel |   | the task has returned
+ *                   v   v
+ *                LAST-->EXPIRED
+ *
+ *   PENDING, DISPATCHED ---> CANCELLED   cancel, stop; refused by the executor
+ *   NUDGED, REARMED, RUNNING (periodic) ---> CANCELLED   cancel alone: stop waits for the nudge, or
+ *                                        for the task, which leave it pending
+ *   LAST: a cancel that came too late: it ends the re-arming.
  *
  * Ground rules:
  * - NUDGED: exactly one nudge is on its way to the worker or queued there. The worker alone clears

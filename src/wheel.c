@@ -179,35 +179,20 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
 
 /* ---- removal ---- */
 
-static void forget_witness(struct wheel *wheel, const hwt_timeout *timeout)
+bool wheel_remove_slowly(struct wheel *wheel, hwt_timeout *timeout)
 {
-    if (wheel->witness == timeout)
-        wheel->witness = NULL;
-}
-
-/* False: it is in the agenda. */
-static bool remove_now(struct wheel *wheel, hwt_timeout *timeout)
-{
-    if (likely(bucket_holds(timeout))) {
-        forget_witness(wheel, timeout);
-        bucket_remove(&wheel->store, timeout);
+    if (timeout->place == PLACE_LISTED && pen_remove(wheel, timeout))
         return true;
-    }
-    return timeout->place == PLACE_LISTED && pen_remove(wheel, timeout);
+    agenda_notice(&wheel->agenda, timeout);
+    return false;
 }
 
 void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
 {
-    if (!remove_now(wheel, timeout))
+    if (bucket_holds(timeout))
+        wheel_remove_over(wheel, timeout);
+    else if (timeout->place != PLACE_LISTED || !pen_remove(wheel, timeout))
         agenda_extract(&wheel->agenda, timeout);
-}
-
-bool wheel_remove_over(struct wheel *wheel, hwt_timeout *timeout)
-{
-    if (likely(remove_now(wheel, timeout)))
-        return true;
-    agenda_notice(&wheel->agenda, timeout);
-    return false;
 }
 
 /* ---- expiry ---- */
@@ -257,21 +242,20 @@ static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
     return true;
 }
 
-hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact)
+hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
 {
     uint64_t limit = wheel_tick_floor(wheel, now);
+    const struct entry *first;
 
     for (;;) {
-        const struct entry *first = agenda_first(&wheel->agenda);
-
-        if (likely(first != NULL)) {
+        while ((first = agenda_first(&wheel->agenda)) != NULL) {
             uint64_t deadline = first->deadline;
-            if (likely(deadline <= wheel->covered))
+            if (deadline <= wheel->covered)
                 return deadline <= now ? agenda_take(&wheel->agenda) : NULL;
             wheel_insert(wheel, agenda_take(&wheel->agenda), deadline); /* it was moved */
-        } else if (!expire_tick(wheel, limit) && !expire_current(wheel, now, exact)) {
-            return NULL;
         }
+        if (!expire_tick(wheel, limit) && !expire_current(wheel, now, exact))
+            return NULL;
     }
 }
 

@@ -92,7 +92,17 @@ void wheel_remove(struct wheel *wheel, hwt_timeout *timeout);
  * The same for one that is over. False: it is marked, and comes back from wheel_take_noticed,
  * PLACE_NOTICED, at the latest when its turn would have come.
  */
-bool wheel_remove_over(struct wheel *wheel, hwt_timeout *timeout);
+bool wheel_remove_slowly(struct wheel *wheel, hwt_timeout *timeout);
+static inline bool wheel_remove_over(struct wheel *wheel, hwt_timeout *timeout)
+{
+    if (unlikely(!bucket_holds(timeout)))
+        return wheel_remove_slowly(wheel, timeout);
+    if (unlikely(wheel->witness == timeout))
+        wheel->witness = NULL;
+    bucket_remove(&wheel->store, timeout);
+    return true;
+}
+
 static inline hwt_timeout *wheel_take_noticed(struct wheel *wheel)
 {
     return agenda_take_dropped(&wheel->agenda);
@@ -102,7 +112,16 @@ static inline hwt_timeout *wheel_take_noticed(struct wheel *wheel)
  * The next that is due at `now`, in order, PLACE_ADRIFT; NULL: nothing is. The tick that is not over
  * yet counts as far as its deadlines are reached, if its slot is sparse, or with `exact`.
  */
-hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact);
+hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact);
+static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact)
+{
+    const struct entry *first = agenda_first(&wheel->agenda);
+
+    if (likely(first && first->deadline <= wheel->covered))
+        return first->deadline <= now ? agenda_take(&wheel->agenda) : NULL;
+    return wheel_find_due(wheel, now, exact);
+}
+
 /* Fetches what the task of one of the next few that are due will be called with. */
 static inline void wheel_prefetch_due(const struct wheel *wheel, unsigned ahead)
 {
