@@ -26,6 +26,7 @@ int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_
 
     memset(agenda, 0, sizeof *agenda);
     agenda->store = store;
+    agenda->tick_ns = tick_ns;
     agenda->quantum = bits > PACKED_BITS ? bits - PACKED_BITS : 0;
     agenda->pad = bits > AGENDA_DIGIT ? AGENDA_DIGIT - 1 - (bits - 1) % AGENDA_DIGIT : 0;
     agenda->bound = RANK_MAX;
@@ -103,9 +104,8 @@ static agenda_rank part_end(const struct agenda *agenda, unsigned level, unsigne
 static uint64_t deadline_of_key(const struct agenda *agenda, uint64_t packed, uint64_t base)
 {
     uint64_t from = base >> agenda->quantum;
-    uint64_t ahead = (packed_bits(packed) - from) & ((1u << PACKED_BITS) - 1);
 
-    return (from + ahead) << agenda->quantum;
+    return (from + packed_bits_from(packed, from)) << agenda->quantum;
 }
 
 /* ---- parts ---- */
@@ -302,12 +302,13 @@ static void send_back_moved(struct agenda *agenda)
     }
 }
 
-static void sort_into_front(struct agenda *agenda, unsigned count, uint64_t base)
+/* Of packed[0]. Their deadlines are mostly within `range` of `base`. */
+static void sort_into_front(struct agenda *agenda, unsigned count, uint64_t base, uint64_t range)
 {
     struct agenda_memory *more = agenda->more;
 
-    entries_sort_packed(more->packed[0], count, base >> agenda->quantum, agenda->front, more->spare,
-                        more->packed[1]);
+    entries_sort_packed(more->packed[0], count, base >> agenda->quantum, range >> agenda->quantum,
+                        agenda->front, more->spare, more->packed[1]);
     agenda->lo = 0;
     agenda->hi = count;
 }
@@ -333,7 +334,8 @@ static void fill_front(struct agenda *agenda, unsigned level, unsigned part)
         agenda->occupied[level] &= ~(UINT64_C(1) << part);
         agenda->bound = end;
     }
-    sort_into_front(agenda, count, rank_deadline(agenda, start));
+    sort_into_front(agenda, count, rank_deadline(agenda, start),
+                    rank_deadline(agenda, end) - rank_deadline(agenda, start));
     if (agenda->bound == end)
         send_back_moved(agenda);
 }
@@ -451,12 +453,27 @@ static void open_tie(struct agenda *agenda)
         spread_touched(agenda, packed_timeout(packed[i]));
 }
 
+/* ---- the rest: a large bucket, of which the lowest have been skimmed off into the front ---- */
+
+static void spread_rest(struct agenda *agenda)
+{
+    uint64_t batch[BUCKET_BATCH];
+    unsigned count;
+
+    while ((count = bucket_take(&agenda->rest, agenda->store, batch, BUCKET_BATCH, NULL)) > 0) {
+        agenda->count += count;
+        spread_batch(agenda, batch, count, agenda->rest_base, true);
+    }
+}
+
 /* The front is empty: false, and so is the rest. */
 static bool refill(struct agenda *agenda)
 {
     unsigned level = 0, part = 0;
 
     agenda->lo = agenda->hi = 0;
+    if (unlikely(!bucket_is_empty(&agenda->rest)))
+        spread_rest(agenda);
     while (agenda->lo == agenda->hi) {
         bool any = lowest_part(agenda, &level, &part);
         bool tied = unlikely(!bucket_is_empty(&agenda->tie)) &&
@@ -480,7 +497,7 @@ static bool refill(struct agenda *agenda)
 
 static bool is_empty(const struct agenda *agenda)
 {
-    return agenda->count == 0 && bucket_is_empty(&agenda->tie);
+    return agenda->count == 0 && bucket_is_empty(&agenda->tie) && bucket_is_empty(&agenda->rest);
 }
 
 static void take_into_front(struct agenda *agenda, struct bucket *bucket, uint64_t base)
@@ -493,7 +510,7 @@ static void take_into_front(struct agenda *agenda, struct bucket *bucket, uint64
         packed_prefetch(packed + count, more);
         count += more;
     }
-    sort_into_front(agenda, count, base);
+    sort_into_front(agenda, count, base, agenda->tick_ns);
     agenda->count = count;
     agenda->bound = RANK_MAX;
 }
@@ -530,28 +547,47 @@ static void retreat(struct agenda *agenda, agenda_rank rank)
     agenda->lo = agenda->hi = 0;
 }
 
-void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base)
+static void add_tie(struct agenda *agenda, struct bucket *bucket, uint64_t deadline)
 {
-    uint64_t batch[BUCKET_BATCH], packed;
+    agenda->tie_deadline = deadline;
+    retreat(agenda, rank_make(agenda, deadline, 0));
+    bucket_move(&agenda->tie, bucket);
+    bucket_sort_chunks(&agenda->tie);
+}
+
+/*
+ * So that the first need not wait until all are spread: two walks over the keys, one to find how
+ * many of the lowest fit into the front, one to take these out.
+ */
+static void add_skimmed(struct agenda *agenda, struct bucket *bucket, uint64_t base)
+{
+    uint64_t from = base >> agenda->quantum, limit;
     unsigned count;
 
-    if (bucket_at_most(bucket) <= AGENDA_FRONT) {
-        if (is_empty(agenda))
-            take_into_front(agenda, bucket, base);
-        else
-            add_each(agenda, bucket);
-    } else if (agenda->quantum == 0 && is_empty(agenda) && bucket_one_key(bucket, &packed)) {
-        agenda->tie_deadline = deadline_of_key(agenda, packed, base);
-        retreat(agenda, rank_make(agenda, agenda->tie_deadline, 0));
-        bucket_move(&agenda->tie, bucket);
-        bucket_sort_chunks(&agenda->tie);
-    } else {
-        retreat(agenda, rank_make(agenda, base, 0));
-        while ((count = bucket_take(bucket, agenda->store, batch, BUCKET_BATCH, NULL)) > 0) {
-            agenda->count += count;
-            spread_batch(agenda, batch, count, base, true);
-        }
-    }
+    limit = bucket_key_limit(bucket, from, agenda->tick_ns >> agenda->quantum, AGENDA_FRONT);
+    count = bucket_skim(bucket, agenda->store, from, limit, agenda->more->packed[0]);
+    bucket_move(&agenda->rest, bucket);
+    agenda->rest_base = base;
+    sort_into_front(agenda, count, base, limit << agenda->quantum);
+    agenda->count = count;
+    agenda->last = agenda->bound =
+        rank_make(agenda, (from + limit) << agenda->quantum, 0); /* the rest's keys are not below */
+    send_back_moved(agenda);
+}
+
+void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base)
+{
+    bool empty = is_empty(agenda);
+    uint64_t packed;
+
+    if (bucket_at_most(bucket) <= AGENDA_FRONT && empty)
+        take_into_front(agenda, bucket, base);
+    else if (!empty)
+        add_each(agenda, bucket);
+    else if (agenda->quantum == 0 && bucket_one_key(bucket, &packed))
+        add_tie(agenda, bucket, deadline_of_key(agenda, packed, base));
+    else
+        add_skimmed(agenda, bucket, base);
 }
 
 /* ---- taking out ---- */
@@ -739,5 +775,6 @@ size_t agenda_check(struct agenda *agenda)
     }
     hwt_assert(count == agenda->count && noticed <= agenda->noticed);
     (void)noticed;
-    return count - agenda->noticed + bucket_check(&agenda->tie, true);
+    return count - agenda->noticed + bucket_check(&agenda->tie, true) +
+           bucket_check(&agenda->rest, true);
 }

@@ -18,7 +18,8 @@
  *      timeouts that were moved: a key, like a deadline of the wheel, is a lower bound.
  *   A2 `last` is not above the rank of anything in a part.
  *
- * A tick with more than fit into the front, all of one deadline (a tie), would have to be touched as
+ * Of a tick with more than fit into the front, the lowest are skimmed off into it, and the rest is
+ * spread over the parts only when they have run. If all are of one deadline (a tie), would have to be touched as
  * a whole before the first can run. It stays in its chunks instead, which know a lower bound of
  * their stamps, and is opened from the lowest on, as far as needed.
  *
@@ -45,6 +46,7 @@ __extension__ typedef unsigned __int128 agenda_rank;
 
 struct agenda {
     struct chunk_store *store;  /* the wheel's; never changes */
+    uint64_t tick_ns;           /* never changes */
     unsigned quantum;           /* the lowest bits of a deadline that a key lacks; never changes */
     unsigned pad;               /* of ranks: a tick is 64 parts wide; never changes */
     struct agenda_memory *more; /* never changes */
@@ -55,6 +57,8 @@ struct agenda {
     size_t noticed;                   /* ... of which so many are */
     struct bucket tie;                /* a tie that is still closed, by falling stamps ... */
     uint64_t tie_deadline;            /* ... all of them with this deadline, or moved later */
+    struct bucket rest;               /* of a large tick, not spread over the parts yet ... */
+    uint64_t rest_base;               /* ... whose deadlines are above this */
     hwt_timeout *dropped;             /* by `where`: noticed ones that were met */
     uint64_t occupied[AGENDA_LEVELS]; /* parts that may hold something */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bucket.h"
 
+#define SKIM_BINS    2048
 #define SMALL_CHUNKS 2  /* of a bucket, before the large ones */
 #define SHRINK_AT    10 /* B2: a large chunk with no more goes into a small one */
 #define MERGE_SMALL  9  /* B3: two small ones with no more in all ... */
@@ -486,6 +487,68 @@ bool bucket_one_key(const struct bucket *bucket, uint64_t *packed)
             return false;
     }
     return *packed != 0;
+}
+
+static void count_keys(const uint64_t *slot, unsigned count, uint64_t from, unsigned shift,
+                       uint32_t bin[SKIM_BINS])
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (slot[i])
+            bin[min_u64(packed_bits_from(slot[i], from) >> shift, SKIM_BINS - 1)]++;
+    }
+}
+
+uint64_t bucket_key_limit(const struct bucket *bucket, uint64_t from, uint64_t range, unsigned most)
+{
+    const struct ring *ring = bucket->ring.next;
+    uint32_t bin[SKIM_BINS] = {0}, sum = 0;
+    unsigned shift = 0, bins = 0;
+
+    while (range >> shift >= SKIM_BINS - 1)
+        shift++;
+    count_keys(bucket->slot, BUCKET_INLINE, from, shift, bin);
+    for (; ring && ring != &bucket->ring; ring = ring->next) {
+        __builtin_prefetch(ring->next);
+        count_keys(container_of(ring, const struct chunk, ring)->slot, ring->used, from, shift,
+                   bin);
+    }
+    while (bins < SKIM_BINS - 1 && sum + bin[bins] <= most)
+        sum += bin[bins++];
+    return (uint64_t)bins << shift;
+}
+
+static unsigned skim_slots(uint64_t *slot, unsigned count, uint64_t from, uint64_t limit,
+                           uint64_t *out)
+{
+    unsigned taken = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (!slot[i] || likely(packed_bits_from(slot[i], from) >= limit))
+            continue;
+        __builtin_prefetch(packed_timeout(slot[i]), 1);
+        out[taken++] = slot[i];
+        slot[i] = 0;
+    }
+    return taken;
+}
+
+unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t from,
+                     uint64_t limit, uint64_t *out)
+{
+    unsigned count = skim_slots(bucket->slot, BUCKET_INLINE, from, limit, out), here;
+    struct ring *next;
+
+    for (struct ring *ring = bucket->ring.next; ring && ring != &bucket->ring; ring = next) {
+        next = ring->next;
+        __builtin_prefetch(next->next);
+        here = skim_slots(chunk_of(ring)->slot, ring->used, from, limit, out + count);
+        count += here;
+        ring->live -= here;
+        if (ring->live == 0)
+            unlink_chunk(store, chunk_of(ring));
+    }
+    bucket->ring.live -= count;
+    return count;
 }
 
 /* Two lists by `next`, of falling `least`, into one. */

@@ -122,6 +122,14 @@ hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store);
 void bucket_move(struct bucket *to, struct bucket *from);
 /* Do all have the same key? *packed: one of them. */
 bool bucket_one_key(const struct bucket *bucket, uint64_t *packed);
+/*
+ * Keys count from `from` and are mostly within `range`. The limit below which there are at most
+ * `most`, and not many less; then these, taken out as packed words, and how many.
+ */
+uint64_t bucket_key_limit(const struct bucket *bucket, uint64_t from, uint64_t range,
+                          unsigned most);
+unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t from,
+                     uint64_t limit, uint64_t *out);
 /* Brings its chunks into an order: bucket_take takes from those with the lowest stamps first. */
 void bucket_sort_chunks(struct bucket *bucket);
 /*

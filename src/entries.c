@@ -3,15 +3,10 @@
 
 #include <string.h>
 
-#define FEW        24  /* are sorted without being distributed first */
-#define BINS       256 /* of that distribution */
-#define FEW_IN_BIN 8
-#define KEY_MASK   ((UINT64_C(1) << PACKED_BITS) - 1)
-
-static uint64_t key_from(uint64_t packed, uint64_t from)
-{
-    return (packed_bits(packed) - from) & KEY_MASK;
-}
+#define FEW         24  /* are sorted without being distributed first */
+#define BINS        256 /* of that distribution */
+#define FEW_IN_BIN  8
+#define CROWDED_BIN 32
 
 static void insertion_sort(struct entry *entry, unsigned count)
 {
@@ -53,39 +48,52 @@ void entries_sort(struct entry *entry, unsigned count, struct entry *spare)
 }
 
 /*
- * By their keys into bins; `bin` then tells where each begins. Read backwards, equal ones are mostly
- * in order already.
+ * By their keys, which are below `range`, into bins, about as many as there are of them. Read
+ * backwards, equal ones are mostly in order already. The most in one bin.
  */
-static void distribute(const uint64_t *packed, unsigned count, uint64_t from, uint64_t *sorted,
-                       unsigned bin[BINS + 1])
+static unsigned distribute(const uint64_t *packed, unsigned count, uint64_t from, uint64_t range,
+                           uint64_t *sorted)
 {
-    uint64_t least = KEY_MASK, most = 0;
-    unsigned shift = 0, next[BINS], sum = 0;
+    unsigned shift = 0, bins, sum = 0, most = 0, next[BINS];
 
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t key = key_from(packed[i], from);
-        least = min_u64(least, key);
-        most = max_u64(most, key);
-    }
-    while ((most - least) >> shift >= BINS)
+    while (range >> shift >= BINS || range >> shift > count)
         shift++;
-    memset(next, 0, sizeof next);
+    bins = (unsigned)(range >> shift) + 1;
+    memset(next, 0, bins * sizeof *next);
     for (unsigned i = 0; i < count; i++)
-        next[(key_from(packed[i], from) - least) >> shift]++;
-    for (unsigned i = 0; i < BINS; i++) {
+        next[min_u64(packed_bits_from(packed[i], from) >> shift, bins - 1)]++;
+    for (unsigned i = 0; i < bins; i++) {
         unsigned here = next[i];
-        next[i] = bin[i] = sum;
+        most = here > most ? here : most;
+        next[i] = sum;
         sum += here;
     }
-    bin[BINS] = sum;
     for (unsigned i = count; i-- > 0;)
-        sorted[next[(key_from(packed[i], from) - least) >> shift]++] = packed[i];
+        sorted[next[min_u64(packed_bits_from(packed[i], from) >> shift, bins - 1)]++] = packed[i];
+    return most;
 }
 
-void entries_sort_packed(const uint64_t *packed, unsigned count, uint64_t from, struct entry *entry,
-                         struct entry *spare, uint64_t *spare_packed)
+/* False: it would take long, and is not done. */
+static bool sort_nearly_sorted(struct entry *entry, unsigned count)
 {
-    unsigned bin[BINS + 1];
+    unsigned patience = FEW_IN_BIN * count;
+
+    for (unsigned i = 1; i < count; i++) {
+        struct entry moving = entry[i];
+        unsigned at = i;
+        if (likely(!entry_before(&moving, &entry[i - 1])))
+            continue;
+        for (; at > 0 && patience > 0 && entry_before(&moving, &entry[at - 1]); at--, patience--)
+            entry[at] = entry[at - 1];
+        entry[at] = moving;
+    }
+    return patience > 0;
+}
+
+void entries_sort_packed(const uint64_t *packed, unsigned count, uint64_t from, uint64_t range,
+                         struct entry *entry, struct entry *spare, uint64_t *spare_packed)
+{
+    unsigned most;
 
     if (count <= FEW) {
         for (unsigned i = 0; i < count; i++)
@@ -93,16 +101,10 @@ void entries_sort_packed(const uint64_t *packed, unsigned count, uint64_t from, 
         insertion_sort(entry, count);
         return;
     }
-    distribute(packed, count, from, spare_packed, bin);
+    most = distribute(packed, count, from, range, spare_packed);
     for (unsigned i = 0; i < count; i++)
         entry[i] = entry_of(packed_timeout(spare_packed[i]));
-    for (unsigned i = 0; i < BINS; i++)
-        entries_sort(entry + bin[i], bin[i + 1] - bin[i], spare);
-    /* one that was moved is not in the bin of its deadline */
-    for (unsigned i = 1; i < count; i++) {
-        if (unlikely(entry_before(&entry[i], &entry[i - 1]))) {
-            entries_sort(entry, count, spare);
-            return;
-        }
-    }
+    /* but for a crowded bin, and for those that were moved out of theirs */
+    if (unlikely(most > CROWDED_BIN || !sort_nearly_sorted(entry, count)))
+        entries_sort(entry, count, spare);
 }

@@ -188,6 +188,12 @@ static inline uint64_t packed_bits(uint64_t packed)
     return packed >> 48 << PACKED_LOW | (packed & ((1u << PACKED_LOW) - 1));
 }
 
+/* These bits as a number that counts from `from`, modulo 2^22. */
+static inline uint64_t packed_bits_from(uint64_t packed, uint64_t from)
+{
+    return (packed_bits(packed) - from) & ((UINT64_C(1) << PACKED_BITS) - 1);
+}
+
 /* Of `bits`, the lowest 22. */
 static inline uint64_t packed_make(const hwt_timeout *timeout, uint64_t bits)
 {
