@@ -106,7 +106,7 @@ static inline hwt_timeout *agenda_take(struct agenda *agenda)
 }
 
 /* Fetches what the task of the `ahead`th after the first will be called with. */
-static inline void agenda_prefetch(const struct agenda *agenda, unsigned ahead)
+HOT void agenda_prefetch(const struct agenda *agenda, unsigned ahead)
 {
     if (agenda->lo + ahead < agenda->hi)
         __builtin_prefetch(agenda->front[agenda->lo + ahead].timeout->arg, 1);

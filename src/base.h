@@ -22,7 +22,10 @@
 /* Nothing that several files share is anybody else's: no detour through the GOT. */
 #define HIDDEN __attribute__((visibility("hidden")))
 
-/* The steps of the path that every call takes, one call after inlining. */
+/*
+ * The steps of the path that every call takes, one call after inlining. Also whatever does nothing
+ * but prefetch: gcc takes such a function for one without effect, and drops its calls.
+ */
 #define HOT static inline __attribute__((always_inline))
 
 #define likely(condition)   __builtin_expect(!!(condition), 1)

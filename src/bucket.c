@@ -307,7 +307,7 @@ void bucket_remove(struct chunk_store *store, hwt_timeout *timeout)
 /* ---- taking out ---- */
 
 /* The chunk that is next, all of it. Its head may be on its way still: it is not looked at. */
-static void prefetch_before(const struct chunk *chunk)
+HOT void prefetch_before(const struct chunk *chunk)
 {
     const char *before = (const char *)chunk->ring.prev;
     unsigned size = chunk_is_large(chunk) ? CHUNK_LARGE_SIZE : CHUNK_SMALL_SIZE;

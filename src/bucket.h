@@ -111,7 +111,7 @@ void bucket_remove(struct chunk_store *store, hwt_timeout *timeout);
 unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t *out, unsigned most,
                      uint64_t *least);
 /* Fetches the lines of timeouts that were taken out. */
-static inline void packed_prefetch(const uint64_t *packed, unsigned count)
+HOT void packed_prefetch(const uint64_t *packed, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
         __builtin_prefetch(packed_timeout(packed[i]), 1);
@@ -139,7 +139,7 @@ void bucket_sort_chunks(struct bucket *bucket);
 hwt_timeout *bucket_scan(struct bucket *bucket);
 
 /* Fetches the line where the next one would be appended. */
-static inline void bucket_prefetch_last(const struct bucket *bucket)
+HOT void bucket_prefetch_last(const struct bucket *bucket)
 {
     if (bucket_has_chunks(bucket))
         __builtin_prefetch(bucket->ring.prev, 1);

@@ -123,7 +123,7 @@ static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, boo
 }
 
 /* Fetches what the task of one of the next few that are due will be called with. */
-static inline void wheel_prefetch_due(const struct wheel *wheel, unsigned ahead)
+HOT void wheel_prefetch_due(const struct wheel *wheel, unsigned ahead)
 {
     agenda_prefetch(&wheel->agenda, ahead);
 }
