@@ -495,11 +495,6 @@ static bool refill(struct agenda *agenda)
 
 /* ---- a tick's bucket ---- */
 
-static bool is_empty(const struct agenda *agenda)
-{
-    return agenda->count == 0 && bucket_is_empty(&agenda->tie) && bucket_is_empty(&agenda->rest);
-}
-
 static void take_into_front(struct agenda *agenda, struct bucket *bucket, uint64_t base)
 {
     uint64_t *packed = agenda->more->packed[0];
@@ -577,7 +572,7 @@ static void add_skimmed(struct agenda *agenda, struct bucket *bucket, uint64_t b
 
 void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base)
 {
-    bool empty = is_empty(agenda);
+    bool empty = agenda_is_empty(agenda);
     uint64_t packed;
 
     if (bucket_at_most(bucket) <= AGENDA_FRONT && empty)
@@ -601,7 +596,7 @@ static void drop(struct agenda *agenda, hwt_timeout *timeout)
 
 const struct entry *agenda_find_first(struct agenda *agenda)
 {
-    while (agenda->lo < agenda->hi || (!is_empty(agenda) && refill(agenda))) {
+    while (agenda->lo < agenda->hi || (!agenda_is_empty(agenda) && refill(agenda))) {
         struct entry *first = &agenda->front[agenda->lo];
         hwt_timeout *timeout = first->timeout;
         uint64_t deadline = timeout_deadline(timeout);

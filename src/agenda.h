@@ -67,6 +67,12 @@ struct agenda {
 int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_ns);
 void agenda_destroy(struct agenda *agenda);
 
+/* Nothing is here, or on its way here from a large bucket. */
+static inline bool agenda_is_empty(const struct agenda *agenda)
+{
+    return agenda->count == 0 && bucket_is_empty(&agenda->tie) && bucket_is_empty(&agenda->rest);
+}
+
 /* What a bucket's slot keeps of a deadline. */
 static inline uint64_t agenda_key(const struct agenda *agenda, uint64_t deadline)
 {
@@ -89,7 +95,9 @@ static inline const struct entry *agenda_first(struct agenda *agenda)
 {
     const struct entry *first = &agenda->front[agenda->lo];
 
-    if (likely(agenda->lo < agenda->hi && first->timeout->place == PLACE_AGENDA &&
+    if (agenda->lo == agenda->hi)
+        return agenda_is_empty(agenda) ? NULL : agenda_find_first(agenda);
+    if (likely(first->timeout->place == PLACE_AGENDA &&
                timeout_deadline(first->timeout) <= first->deadline))
         return first;
     return agenda_find_first(agenda);

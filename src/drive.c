@@ -45,7 +45,7 @@ int hwt_timer_advance(hwt_timer *timer)
     ran = worker_pass(timer, true);
     if (!timer_is_ours(timer)) /* a task forked */
         return -ECHILD;
-    file_flush_returns(timer);
+    file_flush_returns(timer, FILE_WORTH_RETURNING);
     arm(timer);
     driver_end(timer);
     return ran;

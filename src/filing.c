@@ -198,9 +198,11 @@ void file_bury(hwt_timer *timer, hwt_timeout *timeout)
     }
 }
 
-void file_flush_returns(hwt_timer *timer)
+void file_flush_returns(hwt_timer *timer, uint32_t least)
 {
     bury_dropped(timer);
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        pool_return_flush(&timer->worker.returns[i], i);
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        if (timer->worker.returns[i].count >= least)
+            pool_return_flush(&timer->worker.returns[i], i);
+    }
 }

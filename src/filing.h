@@ -31,8 +31,12 @@ void file_nudged(hwt_timer *timer, hwt_timeout *timeout);
 void file_noticed(hwt_timer *timer, hwt_timeout *timeout);
 /* The runtime's share of it is over. */
 void file_bury(hwt_timer *timer, hwt_timeout *timeout);
-/* What was buried goes back to the pool, at the latest before a sleep. */
-void file_flush_returns(hwt_timer *timer);
+/*
+ * What was buried goes back to the pool, where there are at least so many of a lane; fewer can wait:
+ * small batches make the depot's next users wait for memory.
+ */
+#define FILE_WORTH_RETURNING 8
+void file_flush_returns(hwt_timer *timer, uint32_t least);
 
 /* Stop: all that the worker holds goes into the list, or adrift until its notice comes. */
 void file_reclaim_all(hwt_timer *timer);

@@ -39,7 +39,7 @@ static void reclaim_all(hwt_timer *timer)
             break;
         pause_briefly(&times);
     }
-    file_flush_returns(timer);
+    file_flush_returns(timer, 1);
 }
 
 static void end_worker(hwt_timer *timer)

@@ -197,15 +197,13 @@ void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
 
 /* ---- expiry ---- */
 
-/* The tick that `current` has just gone past is in `due`, if anything is. */
-static void cover(struct wheel *wheel, uint64_t tick)
+/* All that is due at this tick is in `due`, if `any` is, or in the pen: now it goes into the agenda. */
+static void cover(struct wheel *wheel, uint64_t tick, bool any)
 {
-    uint64_t base = tick ? wheel_tick_time(wheel, tick - 1) : 0;
-
     wheel->covered = max_u64(wheel->covered, wheel_tick_time(wheel, tick));
-    if (!bucket_is_empty(&wheel->due)) {
+    if (any) {
         wheel->witness = NULL;
-        agenda_add_bucket(&wheel->agenda, &wheel->due, base);
+        agenda_add_bucket(&wheel->agenda, &wheel->due, tick ? wheel_tick_time(wheel, tick - 1) : 0);
     }
     if (unlikely(wheel->pen != NULL))
         pen_expire(wheel);
@@ -222,7 +220,7 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
         limit = min_u64(limit, max_u64(penned, wheel->current));
     }
     any = wheel->ops->expire(wheel, limit, &wheel->due);
-    cover(wheel, wheel->current - 1);
+    cover(wheel, wheel->current - 1, any);
     return any || penned <= limit;
 }
 
@@ -238,7 +236,7 @@ static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
     if (!wanted || wheel->covered >= wheel_tick_time(wheel, wheel->current))
         return false;
     wheel->ops->take_current(wheel, &wheel->due);
-    cover(wheel, wheel->current);
+    cover(wheel, wheel->current, !bucket_is_empty(&wheel->due));
     return true;
 }
 

@@ -161,7 +161,7 @@ static void sleep_until_due(hwt_timer *timer)
 {
     uint64_t wake_before, until;
 
-    file_flush_returns(timer);
+    file_flush_returns(timer, FILE_WORTH_RETURNING);
     if (!worker_plan(timer, &wake_before))
         return;
     until = wake_up_time(timer, wake_before);
