@@ -1,212 +1,481 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "slab.h"
 
+#include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "platform.h"
 #include "poison.h"
 
-#define SLAB_SMALL  ((size_t)64 << 10)
-#define SLAB_LARGE  ((size_t)2 << 20)
-#define SMALL_SLABS 16 /* then large ones: a process with few timeouts stays small */
+#define GRANULE_BITS 21 /* 2 MB: a huge page, and no two slabs lie in one */
+#define GRANULE      ((size_t)1 << GRANULE_BITS)
+#define FIRST_SIZE   (GRANULE / 2) /* a process with few timeouts stays small */
 
-/* Carved from the front, by whole batches; never given back to malloc. */
 struct slab {
-    struct slab *next; /* under `growth` */
-    char *blocks;
-    size_t count;        /* blocks in all */
-    _Atomic size_t used; /* blocks handed out so far; may run past count */
-    size_t free;         /* under `growth`: a survey counts here */
+    alignas(CACHE_LINE) _Atomic uint64_t state; /* see slab.h */
+    /* never change */
+    hwt_timeout *blocks;
+    uint32_t batches;  /* that can be carved */
+    struct slab *next; /* the one before it: there is always one more until the first */
+#ifdef HWT_DEBUG
+    _Atomic uintptr_t *notes; /* one for each block */
+#endif
 };
 
-static _Atomic(struct slab *) current;
+/* A slab's descriptor, by its address: the root is always there, leaves as they are needed. */
+#define LEAF_BITS 14
+#define ROOT_BITS (PLATFORM_ADDRESS_BITS - GRANULE_BITS - LEAF_BITS)
+#define LEAF_SIZE (sizeof(struct slab) << LEAF_BITS)
+static _Atomic(struct slab *) root[1 << ROOT_BITS];
+
+static _Atomic(struct slab *) newest;  /* of the list of all, which only grows */
+static _Atomic(struct slab *) current; /* where blocks were found last */
 static pthread_mutex_t growth = PTHREAD_MUTEX_INITIALIZER;
-static struct slab *slabs; /* under `growth`: all */
-static size_t slab_count;  /* under `growth` */
+static _Thread_local bool forking;
 
-void slab_lock(void)
+static void lock(void)
 {
-    pthread_mutex_lock(&growth);
+    if (!forking)
+        pthread_mutex_lock(&growth);
 }
 
-void slab_unlock(void)
+static void unlock(void)
 {
-    pthread_mutex_unlock(&growth);
+    if (!forking)
+        pthread_mutex_unlock(&growth);
 }
 
-/* ---- carving ---- */
+/* ---- the word ---- */
 
-static hwt_timeout *carve(struct slab *slab, uint32_t *count)
+#define USED_BITS  11
+#define HOME_BITS  16
+#define FIRST_BITS 16
+#define CLOSED     ((1u << USED_BITS) - 1)
+
+#define HOME_AT  USED_BITS
+#define FIRST_AT (HOME_AT + HOME_BITS)
+#define TAG_AT   (FIRST_AT + FIRST_BITS)
+
+static_assert(SLAB_BLOCKS * sizeof(hwt_timeout) == GRANULE, "a slab fills its granule");
+static_assert(SLAB_BLOCKS / SLAB_BATCH < CLOSED && SLAB_BLOCKS < 1u << HOME_BITS &&
+                  SLAB_BLOCKS < 1u << FIRST_BITS,
+              "the parts of the word are wide enough");
+
+struct view {
+    uint32_t used, home, first; /* first: the number of its first block and 1, or 0 */
+};
+
+static struct view view_of(uint64_t state)
 {
-    size_t first;
-    hwt_timeout *chain = NULL;
+    return (struct view){
+        .used = (uint32_t)state & CLOSED,
+        .home = (uint32_t)(state >> HOME_AT) & ((1u << HOME_BITS) - 1),
+        .first = (uint32_t)(state >> FIRST_AT) & ((1u << FIRST_BITS) - 1),
+    };
+}
 
-    if (load_acquire(&slab->used) >= slab->count)
-        return NULL;
-    first = add_acq_rel(&slab->used, SLAB_BATCH); /* acquire pairs with slab_survey_close */
-    for (size_t i = first + SLAB_BATCH; i-- > first;) {
-        hwt_timeout *block;
-        if (i >= slab->count)
-            continue;
-        block = (hwt_timeout *)(void *)(slab->blocks + i * sizeof *block);
-        block->link.next = chain ? &chain->link : NULL;
-        poison(block);
-        chain = block;
+static uint64_t state_after(uint64_t before, struct view v)
+{
+    return ((before >> TAG_AT) + 1) << TAG_AT | (uint64_t)v.first << FIRST_AT |
+           (uint64_t)(v.home & ((1u << HOME_BITS) - 1)) << HOME_AT | v.used;
+}
+
+static bool change(struct slab *slab, uint64_t *seen, struct view to)
+{
+    return cas_acq_rel(&slab->state, seen, state_after(*seen, to));
+}
+
+static bool is_open(struct view v)
+{
+    return v.used != CLOSED;
+}
+
+/* A batch's first block holds in its word the next batch's number, and its own length. */
+static uint64_t link_make(uint32_t next, uint32_t length)
+{
+    return (uint64_t)length << FIRST_BITS | next;
+}
+
+/* ---- blocks and slabs ---- */
+
+static hwt_timeout *block_number(const struct slab *slab, uint32_t number)
+{
+    return slab->blocks + (number - 1);
+}
+
+static uint32_t number_of(const struct slab *slab, const hwt_timeout *block)
+{
+    return (uint32_t)(block - slab->blocks) + 1;
+}
+
+static _Atomic(struct slab *) *leaf_of(uint64_t address)
+{
+    return &root[address >> (GRANULE_BITS + LEAF_BITS)];
+}
+
+/* Whoever has a block in hand has got it after its slab was added: relaxed is enough. */
+static struct slab *slab_of(const hwt_timeout *block)
+{
+    uint64_t address = (uint64_t)(uintptr_t)block;
+    struct slab *leaf = load_relaxed(leaf_of(address));
+
+    return leaf + (address >> GRANULE_BITS & ((1u << LEAF_BITS) - 1));
+}
+
+/* ---- carve and fetch ---- */
+
+static hwt_timeout *chain(const struct slab *slab, uint32_t batch)
+{
+    hwt_timeout *first = slab->blocks + (size_t)batch * SLAB_BATCH;
+
+    for (unsigned i = 0; i < SLAB_BATCH; i++) {
+        first[i].link.next = i + 1 < SLAB_BATCH ? &first[i + 1].link : NULL;
+        poison(&first[i]);
     }
-    *count = first < slab->count ? (uint32_t)(slab->count - first) : 0;
-    if (*count > SLAB_BATCH)
-        *count = SLAB_BATCH;
-    return chain;
+    return first;
 }
 
-/* Under `growth`. */
-static struct slab *create(void)
+static hwt_timeout *take_from(struct slab *slab, uint32_t *count)
 {
-    size_t size = slab_count < SMALL_SLABS ? SLAB_SMALL : SLAB_LARGE;
-    struct slab *slab = malloc(sizeof *slab);
+    uint64_t seen = load_acquire(&slab->state);
 
-    if (!slab)
-        return NULL;
-    slab->blocks = aligned_alloc(size, size);
-    if (!slab->blocks) {
-        free(slab);
-        return NULL;
+    for (;;) {
+        struct view v = view_of(seen), to = v;
+
+        if (v.first) {
+            hwt_timeout *batch = block_number(slab, v.first);
+            uint64_t word = load_relaxed(&batch->word); /* stale if fetched meanwhile: the tag */
+            uint32_t length = (uint32_t)(word >> FIRST_BITS);
+            to.home -= length;
+            to.first = (uint32_t)word & ((1u << FIRST_BITS) - 1);
+            *count = length;
+            if (change(slab, &seen, to))
+                return batch;
+        } else if (v.used < slab->batches) {
+            to.used++;
+            *count = SLAB_BATCH;
+            if (change(slab, &seen, to))
+                return chain(slab, v.used);
+        } else { /* or closed */
+            return NULL;
+        }
     }
-    if (size == SLAB_LARGE)
-        platform_advise_huge(slab->blocks, size);
-    slab->count = size / sizeof(hwt_timeout);
-    store_relaxed(&slab->used, 0);
-    slab->next = slabs;
-    slabs = slab;
-    slab_count++;
-    return slab;
 }
 
-/* Under `growth`: one that pool_trim found empty, or that was given up before its end. */
-static struct slab *vacant(void)
+/* Those that are vacant come last: whole slabs of free blocks are what can be given back. */
+static hwt_timeout *search(uint32_t *count)
 {
-    for (struct slab *slab = slabs; slab; slab = slab->next) {
-        if (load_relaxed(&slab->used) < slab->count)
-            return slab;
+    struct slab *found, *vacant = NULL;
+    hwt_timeout *batch = NULL;
+
+    for (found = load_acquire(&newest); found; found = found->next) {
+        if (view_of(load_relaxed(&found->state)).used == 0)
+            vacant = found;
+        else if ((batch = take_from(found, count)) != NULL)
+            break;
     }
-    return NULL;
+    if (!batch && vacant && (batch = take_from(vacant, count)) != NULL)
+        found = vacant;
+    if (batch)
+        store_release(&current, found); /* pairs with slab_take */
+    return batch;
+}
+
+/* ---- growth ---- */
+
+/* Under the lock. */
+static bool make_leaf(uint64_t address)
+{
+    struct slab *leaf = load_relaxed(leaf_of(address));
+
+    if (!leaf) {
+        leaf = platform_map(LEAF_SIZE, alignof(struct slab));
+        store_release(leaf_of(address), leaf);
+    }
+    return leaf != NULL;
+}
+
+static bool make_notes(struct slab *slab, size_t blocks)
+{
+#ifdef HWT_DEBUG
+    slab->notes = platform_map(blocks * sizeof *slab->notes, alignof(uintptr_t));
+    return slab->notes != NULL;
+#else
+    (void)slab;
+    (void)blocks;
+    return true;
+#endif
+}
+
+/* Under the lock. The memory becomes a slab, which a block of its own is taken from first. */
+static bool enter(char *memory, size_t size, hwt_timeout **own, uint32_t *count)
+{
+    struct slab *slab;
+
+    if (!make_leaf((uint64_t)(uintptr_t)memory))
+        return false;
+    slab = slab_of((hwt_timeout *)(void *)memory);
+    if (!make_notes(slab, size / sizeof(hwt_timeout)))
+        return false;
+    slab->blocks = (hwt_timeout *)(void *)memory;
+    slab->batches = (uint32_t)(size / sizeof(hwt_timeout) / SLAB_BATCH);
+    slab->next = load_relaxed(&newest);
+    if (own)
+        *own = take_from(slab, count);
+    store_release(&newest, slab); /* its fields before its use; pairs with search */
+    if (own)
+        store_release(&current, slab);
+    return true;
+}
+
+/*
+ * Under the lock: `slabs` more. The first one is small, and no huge page: its pages are touched in
+ * order, as they are needed. What could not be entered is unmapped again: nobody has seen it.
+ */
+static int add(size_t slabs, hwt_timeout **own, uint32_t *count)
+{
+    bool first = !load_relaxed(&newest);
+    size_t size = first ? FIRST_SIZE : GRANULE, done = 0;
+    char *memory;
+
+    if (first)
+        slabs = 1;
+    if (slabs > ((size_t)1 << (PLATFORM_ADDRESS_BITS - 1 - GRANULE_BITS)))
+        return -ENOMEM;
+    memory = platform_map(slabs * size, size);
+    if (!memory)
+        return -ENOMEM;
+    if (first)
+        platform_advise_small(memory, size);
+    else
+        platform_advise_huge(memory, slabs * size);
+    while (done < slabs && enter(memory + done * size, size, done ? NULL : own, count))
+        done++;
+    if (done < slabs)
+        platform_unmap(memory + done * size, (slabs - done) * size);
+    return done < slabs ? -ENOMEM : 0;
 }
 
 static hwt_timeout *grow(uint32_t *count)
 {
-    hwt_timeout *chain = NULL;
-    struct slab *slab;
+    hwt_timeout *batch;
 
-    pthread_mutex_lock(&growth);
-    do {
-        slab = load_relaxed(&current);
-        if (!slab || load_relaxed(&slab->used) >= slab->count) {
-            slab = vacant();
-            if (!slab)
-                slab = create();
-            if (slab)
-                store_release(&current, slab); /* its fields before its use in slab_take */
-        }
-        if (slab)
-            chain = carve(slab, count);
-    } while (slab && !chain); /* others may have emptied it meanwhile */
-    pthread_mutex_unlock(&growth);
-    return chain;
+    lock();
+    batch = search(count); /* others may have grown it meanwhile */
+    if (!batch && add(1, &batch, count) != 0)
+        batch = NULL;
+    unlock();
+    return batch;
 }
 
 hwt_timeout *slab_take(uint32_t *count)
 {
     struct slab *slab = load_acquire(&current);
-    hwt_timeout *chain = slab ? carve(slab, count) : NULL;
+    hwt_timeout *batch = slab ? take_from(slab, count) : NULL;
 
-    return chain ? chain : grow(count);
+    if (!batch)
+        batch = search(count);
+    return batch ? batch : grow(count);
 }
 
-/* ---- surveys ---- */
-
-static int by_address(const void *a, const void *b)
+int slab_prepare(void)
 {
-    uintptr_t x = (uintptr_t)(*(struct slab *const *)a)->blocks;
-    uintptr_t y = (uintptr_t)(*(struct slab *const *)b)->blocks;
-    return (x > y) - (x < y);
+    int result = 0;
+
+    if (likely(load_relaxed(&newest) != NULL))
+        return 0;
+    lock();
+    if (!load_relaxed(&newest))
+        result = add(1, NULL, NULL);
+    unlock();
+    return result;
 }
 
-static struct slab *slab_of(const struct slab_survey *survey, const hwt_timeout *block)
+int slab_add(size_t blocks)
 {
-    size_t low = 0, high = survey->count;
+    int result;
 
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if ((uintptr_t)survey->sorted[middle]->blocks <= (uintptr_t)block)
-            low = middle;
-        else
-            high = middle;
+    lock();
+    result = add(blocks / SLAB_BLOCKS + 1, NULL, NULL);
+    unlock();
+    return result;
+}
+
+/* ---- coming home ---- */
+
+static void bring(hwt_timeout *batch)
+{
+    struct slab *slab = slab_of(batch);
+    uint32_t length = batch->batch_length;
+    uint64_t seen = load_relaxed(&slab->state);
+    struct view to;
+
+    do { /* release: the batch is complete before it can be fetched */
+        to = view_of(seen);
+        hwt_assert(is_open(to));
+        store_relaxed(&batch->word, link_make(to.first, length));
+        to.first = number_of(slab, batch);
+        to.home += length;
+    } while (!change(slab, &seen, to));
+}
+
+static uint64_t granule(const hwt_timeout *block)
+{
+    return (uint64_t)(uintptr_t)block >> GRANULE_BITS;
+}
+
+void slab_sort(struct slab_sorter *sorter, hwt_timeout *block)
+{
+    hwt_timeout **bin = &sorter->bin[granule(block) % SLAB_BINS], *head = *bin;
+    uint32_t length = 1;
+
+    if (head && granule(head) != granule(block)) {
+        bring(head);
+        head = NULL;
     }
-    return survey->sorted[low];
-}
-
-bool slab_survey_open(struct slab_survey *survey)
-{
-    survey->count = 0;
-    survey->sorted = slab_count > SMALL_SLABS ? malloc(slab_count * sizeof(struct slab *)) : NULL;
-    if (!survey->sorted)
-        return false;
-    for (struct slab *slab = slabs; slab; slab = slab->next) {
-        slab->free = 0;
-        survey->sorted[survey->count++] = slab;
+    if (head)
+        length += head->batch_length;
+    block->link.next = head ? &head->link : NULL;
+    block->batch_length = length;
+    *bin = block;
+    if (length == SLAB_BATCH) {
+        bring(block);
+        *bin = NULL;
     }
-    qsort(survey->sorted, survey->count, sizeof(struct slab *), by_address);
-    return true;
 }
 
-/* The slab that is being carved, if any, starts anew; unless somebody carves it just now. */
-bool slab_all_free(struct slab_survey *survey, size_t free)
+void slab_sort_end(struct slab_sorter *sorter)
 {
-    struct slab *partial = NULL;
-    size_t used = 0, carved = 0;
+    for (unsigned i = 0; i < SLAB_BINS; i++) {
+        if (sorter->bin[i])
+            bring(sorter->bin[i]);
+        sorter->bin[i] = NULL;
+    }
+}
 
-    for (size_t i = 0; i < survey->count; i++) {
-        struct slab *slab = survey->sorted[i];
-        size_t here = load_acquire(&slab->used);
-        used += here < slab->count ? here : slab->count;
-        if (here == 0 || here >= slab->count)
+/* ---- vacating ---- */
+
+static bool claim(struct slab *slab)
+{
+    uint64_t seen = load_acquire(&slab->state);
+    struct view v = view_of(seen);
+
+    return v.used != 0 && is_open(v) && v.home == v.used * SLAB_BATCH &&
+           change(slab, &seen, (struct view){.used = CLOSED});
+}
+
+/* By whoever claimed it: nobody else changes the word of a closed slab. */
+static void reopen(struct slab *slab)
+{
+    store_release(&slab->state, state_after(load_relaxed(&slab->state), (struct view){.used = 0}));
+}
+
+static size_t blocks_in(const struct slab *slab)
+{
+    return (size_t)slab->batches * SLAB_BATCH;
+}
+
+void slab_vacate(void)
+{
+    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
+        if (!slab->next || !claim(slab)) /* the first is small, and stays */
             continue;
-        if (partial)
-            return false;
-        partial = slab;
-        carved = here;
+        platform_release_pages(slab->blocks, blocks_in(slab) * sizeof(hwt_timeout));
+        reopen(slab);
     }
-    if (used != free || (partial && !cas_acq_rel(&partial->used, &carved, 0)))
-        return false;
-    for (size_t i = 0; i < survey->count; i++)
-        survey->sorted[i]->free = survey->sorted[i]->count;
-    return true;
 }
 
-void slab_count_free(const struct slab_survey *survey, const hwt_timeout *block)
+/* ---- looking ahead ---- */
+
+static size_t uncarved(const struct slab *slab, struct view v)
 {
-    slab_of(survey, block)->free++;
+    return is_open(v) ? blocks_in(slab) - (size_t)v.used * SLAB_BATCH : blocks_in(slab);
 }
 
-static bool is_free(const struct slab *slab)
+size_t slab_available(void)
 {
-    return slab->free >= slab->count && load_relaxed(&slab->used) >= slab->count;
-}
+    size_t sum = 0;
 
-bool slab_is_free(const struct slab_survey *survey, const hwt_timeout *block)
-{
-    return is_free(slab_of(survey, block));
-}
-
-void slab_survey_close(struct slab_survey *survey)
-{
-    for (size_t i = 0; i < survey->count; i++) {
-        struct slab *slab = survey->sorted[i];
-        if (!is_free(slab))
-            continue;
-        platform_release_pages(slab->blocks, slab->count * sizeof(hwt_timeout));
-        store_release(&slab->used, 0);
+    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
+        struct view v = view_of(load_relaxed(&slab->state));
+        sum += v.home + uncarved(slab, v);
     }
-    free(survey->sorted);
+    return sum;
 }
+
+size_t slab_total(void)
+{
+    size_t sum = 0;
+
+    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next)
+        sum += blocks_in(slab);
+    return sum;
+}
+
+/* Touches by adding nothing: whoever carves the block meanwhile is not disturbed. */
+void slab_populate(size_t blocks)
+{
+    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
+        struct view v = view_of(load_relaxed(&slab->state));
+        size_t free = uncarved(slab, v), end = blocks_in(slab);
+
+        blocks -= v.home < blocks ? v.home : blocks;
+        for (size_t i = end - free; i < end && blocks > 0; i += SLAB_BATCH) {
+            add_relaxed(&slab->blocks[i].word, 0);
+            blocks -= blocks < SLAB_BATCH ? blocks : SLAB_BATCH;
+        }
+    }
+}
+
+/* ---- fork ---- */
+
+bool slab_is_forking(void)
+{
+    return forking;
+}
+
+void slab_before_fork(void)
+{
+    lock();
+    forking = true;
+}
+
+/* In the child nobody is left who would reopen what he claimed. */
+static void reopen_all(void)
+{
+    for (struct slab *slab = load_relaxed(&newest); slab; slab = slab->next) {
+        if (!is_open(view_of(load_relaxed(&slab->state))))
+            reopen(slab);
+    }
+}
+
+void slab_after_fork(bool child)
+{
+    forking = false;
+    if (!child) {
+        unlock();
+        return;
+    }
+    pthread_mutex_init(&growth, NULL);
+    reopen_all();
+}
+
+/* ---- debug builds ---- */
+
+#ifdef HWT_DEBUG
+_Atomic uintptr_t *slab_note(const hwt_timeout *block)
+{
+    struct slab *slab = slab_of(block);
+    return &slab->notes[number_of(slab, block) - 1];
+}
+
+void slab_each(void (*visit)(hwt_timeout *block, void *arg), void *arg)
+{
+    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
+        struct view v = view_of(load_acquire(&slab->state));
+        size_t carved = blocks_in(slab) - uncarved(slab, v);
+        for (size_t i = 0; i < carved; i++)
+            visit(&slab->blocks[i], arg);
+    }
+}
+#endif
