@@ -263,7 +263,7 @@ static void sort(struct slab_sorter *sorter, hwt_timeout **batch, unsigned count
 /* True: the depot may have more. */
 static bool sort_portion(struct slab_sorter *sorter, unsigned depot, size_t *most)
 {
-    hwt_timeout *batch[PORTION];
+    hwt_timeout *batch[PORTION] = {NULL};
     size_t blocks = 0;
     unsigned count = 0;
 

@@ -47,18 +47,17 @@ static void unlock(void)
 
 /* ---- the word ---- */
 
-#define USED_BITS  11
-#define HOME_BITS  16
-#define FIRST_BITS 16
-#define CLOSED     ((1u << USED_BITS) - 1)
+#define USED_BITS   11
+#define NUMBER_BITS 16
+#define CLOSED      ((1u << USED_BITS) - 1)
+#define NUMBER_MASK ((1u << NUMBER_BITS) - 1)
 
 #define HOME_AT  USED_BITS
-#define FIRST_AT (HOME_AT + HOME_BITS)
-#define TAG_AT   (FIRST_AT + FIRST_BITS)
+#define FIRST_AT (HOME_AT + NUMBER_BITS)
+#define TAG_AT   (FIRST_AT + NUMBER_BITS)
 
 static_assert(SLAB_BLOCKS * sizeof(hwt_timeout) == GRANULE, "a slab fills its granule");
-static_assert(SLAB_BLOCKS / SLAB_BATCH < CLOSED && SLAB_BLOCKS < 1u << HOME_BITS &&
-                  SLAB_BLOCKS < 1u << FIRST_BITS,
+static_assert(SLAB_BLOCKS / SLAB_BATCH < CLOSED && SLAB_BLOCKS <= NUMBER_MASK,
               "the parts of the word are wide enough");
 
 struct view {
@@ -69,15 +68,15 @@ static struct view view_of(uint64_t state)
 {
     return (struct view){
         .used = (uint32_t)state & CLOSED,
-        .home = (uint32_t)(state >> HOME_AT) & ((1u << HOME_BITS) - 1),
-        .first = (uint32_t)(state >> FIRST_AT) & ((1u << FIRST_BITS) - 1),
+        .home = (uint32_t)(state >> HOME_AT) & NUMBER_MASK,
+        .first = (uint32_t)(state >> FIRST_AT) & NUMBER_MASK,
     };
 }
 
 static uint64_t state_after(uint64_t before, struct view v)
 {
     return ((before >> TAG_AT) + 1) << TAG_AT | (uint64_t)v.first << FIRST_AT |
-           (uint64_t)(v.home & ((1u << HOME_BITS) - 1)) << HOME_AT | v.used;
+           (uint64_t)(v.home & NUMBER_MASK) << HOME_AT | v.used;
 }
 
 static bool change(struct slab *slab, uint64_t *seen, struct view to)
@@ -93,7 +92,7 @@ static bool is_open(struct view v)
 /* A batch's first block holds in its word the next batch's number, and its own length. */
 static uint64_t link_make(uint32_t next, uint32_t length)
 {
-    return (uint64_t)length << FIRST_BITS | next;
+    return (uint64_t)length << NUMBER_BITS | next;
 }
 
 /* ---- blocks and slabs ---- */
@@ -145,9 +144,9 @@ static hwt_timeout *take_from(struct slab *slab, uint32_t *count)
         if (v.first) {
             hwt_timeout *batch = block_number(slab, v.first);
             uint64_t word = load_relaxed(&batch->word); /* stale if fetched meanwhile: the tag */
-            uint32_t length = (uint32_t)(word >> FIRST_BITS);
+            uint32_t length = (uint32_t)(word >> NUMBER_BITS);
             to.home -= length;
-            to.first = (uint32_t)word & ((1u << FIRST_BITS) - 1);
+            to.first = (uint32_t)word & NUMBER_MASK;
             *count = length;
             if (change(slab, &seen, to))
                 return batch;
