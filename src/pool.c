@@ -238,7 +238,7 @@ void pool_return_flush(struct pool_return *batch, unsigned depot)
     batch->count = 0;
 }
 
-/* ---- trim ---- */
+/* ---- bringing home ---- */
 
 /*
  * Every block of these batches, to its slab. The batches are walked side by side, so that the wait
@@ -288,13 +288,7 @@ static void bring_home(void)
     }
 }
 
-void pool_trim(void)
-{
-    bring_home();
-    slab_vacate();
-}
-
-/* ---- reservations ---- */
+/* ---- reserve and trim ---- */
 
 /* What may be out of reach: full magazines, a portion that is sorted, a slab being vacated. */
 #define RESERVE_THREADS 64
@@ -372,6 +366,17 @@ void pool_unreserve(struct pool_reservation *reservation)
     if (*r)
         *r = reservation->next;
     unlock();
+}
+
+void pool_trim(void)
+{
+    size_t keep;
+
+    bring_home();
+    lock();
+    keep = outstanding();
+    unlock();
+    slab_vacate(keep);
 }
 
 /* ---- fork ---- */

@@ -92,7 +92,7 @@ void pool_unreserve(struct pool_reservation *reservation);
 /*
  * Gives the pages of slabs without a block in use back to the system. It looks at every free block:
  * for when more than POOL_TRIM_ABOVE may have become free. It keeps nobody waiting, and only ever a
- * few blocks out of reach.
+ * few blocks out of reach. As many blocks as are reserved and not in use keep their pages.
  */
 #define POOL_TRIM_ABOVE 16384
 void pool_trim(void);

@@ -374,11 +374,26 @@ static size_t blocks_in(const struct slab *slab)
     return (size_t)slab->batches * SLAB_BATCH;
 }
 
-void slab_vacate(void)
+static size_t at_home(void)
 {
+    size_t sum = 0;
+
+    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next)
+        sum += view_of(load_relaxed(&slab->state)).home;
+    return sum;
+}
+
+void slab_vacate(size_t keep)
+{
+    size_t home = at_home();
+
     for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
+        size_t here = view_of(load_relaxed(&slab->state)).home;
+        if (home < keep + here)
+            return;
         if (!slab->next || !claim(slab)) /* the first is small, and stays */
             continue;
+        home -= here < home ? here : home;
         platform_release_pages(slab->blocks, blocks_in(slab) * sizeof(hwt_timeout));
         reopen(slab);
     }
@@ -412,17 +427,24 @@ size_t slab_total(void)
 }
 
 /* Touches by adding nothing: whoever carves the block meanwhile is not disturbed. */
+static void touch(struct slab *slab, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i += SLAB_BATCH)
+        add_relaxed(&slab->blocks[i].word, 0);
+}
+
+/* From the oldest slab on, as they are carved: what is beyond is passed over first. */
 void slab_populate(size_t blocks)
 {
+    size_t available = slab_available(),
+           beyond = available - (blocks < available ? blocks : available);
+
     for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
         struct view v = view_of(load_relaxed(&slab->state));
-        size_t free = uncarved(slab, v), end = blocks_in(slab);
-
-        blocks -= v.home < blocks ? v.home : blocks;
-        for (size_t i = end - free; i < end && blocks > 0; i += SLAB_BATCH) {
-            add_relaxed(&slab->blocks[i].word, 0);
-            blocks -= blocks < SLAB_BATCH ? blocks : SLAB_BATCH;
-        }
+        size_t free = is_open(v) ? uncarved(slab, v) : 0;
+        size_t pass = beyond < free ? beyond : free;
+        touch(slab, blocks_in(slab) - free, free - pass);
+        beyond -= pass;
     }
 }
 

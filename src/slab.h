@@ -55,8 +55,11 @@ struct slab_sorter {
 void slab_sort(struct slab_sorter *sorter, hwt_timeout *block);
 void slab_sort_end(struct slab_sorter *sorter);
 
-/* Gives back the pages of slabs all of whose blocks have come home. Any thread, no lock held. */
-void slab_vacate(void);
+/*
+ * Gives back the pages of slabs all of whose blocks have come home, but leaves `keep` blocks with
+ * pages at home. Any thread, no lock held.
+ */
+void slab_vacate(size_t keep);
 
 /* How many blocks are at home or not yet carved; how many there are in all. A glimpse. */
 size_t slab_available(void);

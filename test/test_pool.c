@@ -42,8 +42,13 @@ static int reserve(size_t count)
 {
     struct pool_reservation *reservation = calloc(1, sizeof *reservation);
 
+    int result;
+
     *reservation = (struct pool_reservation){.count = count, .pending = none_pending};
-    return pool_reserve(reservation); /* open to the end */
+    result = pool_reserve(reservation); /* open to the end */
+    if (result != 0 || count == 0)
+        free(reservation);
+    return result;
 }
 
 TestSuite(pool, .init = prepare);

@@ -236,6 +236,37 @@ Test(reserve, few_timeouts_take_little)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/* The same for a small reserve: what is put by beside it is not touched. */
+Test(reserve, a_small_reserve_takes_little)
+{
+    size_t before;
+
+    cr_assert_eq(pool_prepare(), 0);
+    before = resident_bytes();
+    cr_assert_eq(pool_reserve(&(struct pool_reservation){.count = 1000}), 0);
+    if (!under_sanitizer())
+        cr_assert_leq(resident_bytes() - before, (size_t)512 << 10);
+}
+
+/* Its pages are there from the start, and stay when others' go. */
+Test(reserve, keeps_its_pages)
+{
+    hwt_timer *reserved = timer_with(300000), *large;
+    size_t before = resident_bytes();
+
+    for (unsigned round = 0; round < 3; round++) {
+        large = timer_with(0);
+        submit(large, 300000);
+        cr_assert_eq(hwt_timer_destroy(large), 0);
+    }
+    if (!under_sanitizer())
+        cr_assert_geq(resident_bytes() + ((size_t)4 << 20), before);
+    cr_assert_geq(before, 300000 * sizeof(hwt_timeout));
+    cr_assert_eq(hwt_timer_destroy(reserved), 0);
+    if (!under_sanitizer())
+        cr_assert_leq(resident_bytes(), before - 200000 * sizeof(hwt_timeout));
+}
+
 /* ---- addresses: 48 bits of them can be packed ---- */
 
 static void no_timer_with(uint64_t bits)
