@@ -1,49 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "slab.h"
 
-#include <errno.h>
-#include <pthread.h>
-
 #include "platform.h"
 #include "poison.h"
+#include "slab_map.h"
 
-#define GRANULE_BITS 21 /* 2 MB: a huge page, and no two slabs lie in one */
-#define GRANULE      ((size_t)1 << GRANULE_BITS)
-#define FIRST_SIZE   (GRANULE / 2) /* a process with few timeouts stays small */
-
-struct slab {
-    alignas(CACHE_LINE) _Atomic uint64_t state; /* see slab.h */
-    /* never change */
-    hwt_timeout *blocks;
-    uint32_t batches;  /* that can be carved */
-    struct slab *next; /* the one before it: there is always one more until the first */
-#ifdef HWT_DEBUG
-    _Atomic uintptr_t *notes; /* one for each block */
-#endif
-};
-
-/* A slab's descriptor, by its address: the root is always there, leaves as they are needed. */
-#define LEAF_BITS 14
-#define ROOT_BITS (PLATFORM_ADDRESS_BITS - GRANULE_BITS - LEAF_BITS)
-#define LEAF_SIZE (sizeof(struct slab) << LEAF_BITS)
-static _Atomic(struct slab *) root[1 << ROOT_BITS];
-
-static _Atomic(struct slab *) newest;  /* of the list of all, which only grows */
 static _Atomic(struct slab *) current; /* where blocks were found last */
-static pthread_mutex_t growth = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local bool forking;
-
-static void lock(void)
-{
-    if (!forking)
-        pthread_mutex_lock(&growth);
-}
-
-static void unlock(void)
-{
-    if (!forking)
-        pthread_mutex_unlock(&growth);
-}
 
 /* ---- the word ---- */
 
@@ -56,7 +18,6 @@ static void unlock(void)
 #define FIRST_AT (HOME_AT + NUMBER_BITS)
 #define TAG_AT   (FIRST_AT + NUMBER_BITS)
 
-static_assert(SLAB_BLOCKS * sizeof(hwt_timeout) == GRANULE, "a slab fills its granule");
 static_assert(SLAB_BLOCKS / SLAB_BATCH < CLOSED && SLAB_BLOCKS <= NUMBER_MASK,
               "the parts of the word are wide enough");
 
@@ -107,20 +68,6 @@ static uint32_t number_of(const struct slab *slab, const hwt_timeout *block)
     return (uint32_t)(block - slab->blocks) + 1;
 }
 
-static _Atomic(struct slab *) *leaf_of(uint64_t address)
-{
-    return &root[address >> (GRANULE_BITS + LEAF_BITS)];
-}
-
-/* Whoever has a block in hand has got it after its slab was added: relaxed is enough. */
-static struct slab *slab_of(const hwt_timeout *block)
-{
-    uint64_t address = (uint64_t)(uintptr_t)block;
-    struct slab *leaf = load_relaxed(leaf_of(address));
-
-    return leaf + (address >> GRANULE_BITS & ((1u << LEAF_BITS) - 1));
-}
-
 /* ---- carve and fetch ---- */
 
 static hwt_timeout *chain(const struct slab *slab, uint32_t batch)
@@ -167,7 +114,7 @@ static hwt_timeout *search(uint32_t *count)
     struct slab *found, *vacant = NULL;
     hwt_timeout *batch = NULL;
 
-    for (found = load_acquire(&newest); found; found = found->next) {
+    for (found = slab_newest(); found; found = found->next) {
         if (view_of(load_relaxed(&found->state)).used == 0)
             vacant = found;
         else if ((batch = take_from(found, count)) != NULL)
@@ -180,90 +127,15 @@ static hwt_timeout *search(uint32_t *count)
     return batch;
 }
 
-/* ---- growth ---- */
-
-/* Under the lock. */
-static bool make_leaf(uint64_t address)
-{
-    struct slab *leaf = load_relaxed(leaf_of(address));
-
-    if (!leaf) {
-        leaf = platform_map(LEAF_SIZE, alignof(struct slab));
-        store_release(leaf_of(address), leaf);
-    }
-    return leaf != NULL;
-}
-
-static bool make_notes(struct slab *slab, size_t blocks)
-{
-#ifdef HWT_DEBUG
-    slab->notes = platform_map(blocks * sizeof *slab->notes, alignof(uintptr_t));
-    return slab->notes != NULL;
-#else
-    (void)slab;
-    (void)blocks;
-    return true;
-#endif
-}
-
-/* Under the lock. The memory becomes a slab, which a block of its own is taken from first. */
-static bool enter(char *memory, size_t size, hwt_timeout **own, uint32_t *count)
-{
-    struct slab *slab;
-
-    if (!make_leaf((uint64_t)(uintptr_t)memory))
-        return false;
-    slab = slab_of((hwt_timeout *)(void *)memory);
-    if (!make_notes(slab, size / sizeof(hwt_timeout)))
-        return false;
-    slab->blocks = (hwt_timeout *)(void *)memory;
-    slab->batches = (uint32_t)(size / sizeof(hwt_timeout) / SLAB_BATCH);
-    slab->next = load_relaxed(&newest);
-    if (own)
-        *own = take_from(slab, count);
-    store_release(&newest, slab); /* its fields before its use; pairs with search */
-    if (own)
-        store_release(&current, slab);
-    return true;
-}
-
-/*
- * Under the lock: `slabs` more. The first one is small, and no huge page: its pages are touched in
- * order, as they are needed. What could not be entered is unmapped again: nobody has seen it.
- */
-static int add(size_t slabs, hwt_timeout **own, uint32_t *count)
-{
-    bool first = !load_relaxed(&newest);
-    size_t size = first ? FIRST_SIZE : GRANULE, done = 0;
-    char *memory;
-
-    if (first)
-        slabs = 1;
-    if (slabs > ((size_t)1 << (PLATFORM_ADDRESS_BITS - 1 - GRANULE_BITS)))
-        return -ENOMEM;
-    memory = platform_map(slabs * size, size);
-    if (!memory)
-        return -ENOMEM;
-    if (first)
-        platform_advise_small(memory, size);
-    else
-        platform_advise_huge(memory, slabs * size);
-    while (done < slabs && enter(memory + done * size, size, done ? NULL : own, count))
-        done++;
-    if (done < slabs)
-        platform_unmap(memory + done * size, (slabs - done) * size);
-    return done < slabs ? -ENOMEM : 0;
-}
-
+/* Until somebody else has not taken all of what was added. */
 static hwt_timeout *grow(uint32_t *count)
 {
     hwt_timeout *batch;
 
-    lock();
-    batch = search(count); /* others may have grown it meanwhile */
-    if (!batch && add(1, &batch, count) != 0)
-        batch = NULL;
-    unlock();
+    slab_map_lock();
+    while ((batch = search(count)) == NULL && slab_map_more(1) == 0)
+        continue;
+    slab_map_unlock();
     return batch;
 }
 
@@ -275,29 +147,6 @@ hwt_timeout *slab_take(uint32_t *count)
     if (!batch)
         batch = search(count);
     return batch ? batch : grow(count);
-}
-
-int slab_prepare(void)
-{
-    int result = 0;
-
-    if (likely(load_relaxed(&newest) != NULL))
-        return 0;
-    lock();
-    if (!load_relaxed(&newest))
-        result = add(1, NULL, NULL);
-    unlock();
-    return result;
-}
-
-int slab_add(size_t blocks)
-{
-    int result;
-
-    lock();
-    result = add(blocks / SLAB_BLOCKS + 1, NULL, NULL);
-    unlock();
-    return result;
 }
 
 /* ---- coming home ---- */
@@ -318,17 +167,12 @@ static void bring(hwt_timeout *batch)
     } while (!change(slab, &seen, to));
 }
 
-static uint64_t granule(const hwt_timeout *block)
-{
-    return (uint64_t)(uintptr_t)block >> GRANULE_BITS;
-}
-
 void slab_sort(struct slab_sorter *sorter, hwt_timeout *block)
 {
-    hwt_timeout **bin = &sorter->bin[granule(block) % SLAB_BINS], *head = *bin;
+    hwt_timeout **bin = &sorter->bin[slab_granule(block) % SLAB_BINS], *head = *bin;
     uint32_t length = 1;
 
-    if (head && granule(head) != granule(block)) {
+    if (head && slab_granule(head) != slab_granule(block)) {
         bring(head);
         head = NULL;
     }
@@ -378,7 +222,7 @@ static size_t at_home(void)
 {
     size_t sum = 0;
 
-    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next)
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next)
         sum += view_of(load_relaxed(&slab->state)).home;
     return sum;
 }
@@ -387,7 +231,7 @@ void slab_vacate(size_t keep)
 {
     size_t home = at_home();
 
-    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
         size_t here = view_of(load_relaxed(&slab->state)).home;
         if (home < keep + here)
             return;
@@ -410,7 +254,7 @@ size_t slab_available(void)
 {
     size_t sum = 0;
 
-    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
         struct view v = view_of(load_relaxed(&slab->state));
         sum += v.home + uncarved(slab, v);
     }
@@ -421,7 +265,7 @@ size_t slab_total(void)
 {
     size_t sum = 0;
 
-    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next)
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next)
         sum += blocks_in(slab);
     return sum;
 }
@@ -439,7 +283,7 @@ void slab_populate(size_t blocks)
     size_t available = slab_available(),
            beyond = available - (blocks < available ? blocks : available);
 
-    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
         struct view v = view_of(load_relaxed(&slab->state));
         size_t free = is_open(v) ? uncarved(slab, v) : 0;
         size_t pass = beyond < free ? beyond : free;
@@ -448,37 +292,12 @@ void slab_populate(size_t blocks)
     }
 }
 
-/* ---- fork ---- */
-
-bool slab_is_forking(void)
+void slab_reopen_all(void)
 {
-    return forking;
-}
-
-void slab_before_fork(void)
-{
-    lock();
-    forking = true;
-}
-
-/* In the child nobody is left who would reopen what he claimed. */
-static void reopen_all(void)
-{
-    for (struct slab *slab = load_relaxed(&newest); slab; slab = slab->next) {
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
         if (!is_open(view_of(load_relaxed(&slab->state))))
             reopen(slab);
     }
-}
-
-void slab_after_fork(bool child)
-{
-    forking = false;
-    if (!child) {
-        unlock();
-        return;
-    }
-    pthread_mutex_init(&growth, NULL);
-    reopen_all();
 }
 
 /* ---- debug builds ---- */
@@ -492,7 +311,7 @@ _Atomic uintptr_t *slab_note(const hwt_timeout *block)
 
 void slab_each(void (*visit)(hwt_timeout *block, void *arg), void *arg)
 {
-    for (struct slab *slab = load_acquire(&newest); slab; slab = slab->next) {
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
         struct view v = view_of(load_acquire(&slab->state));
         size_t carved = blocks_in(slab) - uncarved(slab, v);
         for (size_t i = 0; i < carved; i++)
