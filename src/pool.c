@@ -325,16 +325,11 @@ static size_t outstanding(void)
 static int see_to(size_t count)
 {
     size_t wanted = outstanding() + RESERVE_SLACK, available = slab_available();
-    int result = 0;
 
     if (count > SIZE_MAX - wanted)
         return -ENOMEM;
     wanted += count;
-    if (available < wanted)
-        result = slab_add(wanted - available);
-    if (result == 0)
-        slab_populate(count);
-    return result;
+    return available < wanted ? slab_add(wanted - available) : 0;
 }
 
 int pool_reserve(struct pool_reservation *reservation)
@@ -351,6 +346,8 @@ int pool_reserve(struct pool_reservation *reservation)
         reservations = reservation;
     }
     unlock();
+    if (result == 0)
+        slab_populate(reservation->count); /* which takes its time: nobody waits for that */
     return result;
 }
 
