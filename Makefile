@@ -90,6 +90,14 @@ HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 endif
 endif
 
+# glibc keeps some static storage of threads for libraries that are loaded late. Where another libc
+# does not, the library could not be loaded late at all: descriptors are the next best, if there.
+ifneq ($(shell $(CC) -E -dM -include features.h -x c /dev/null 2>/dev/null | grep -w __GLIBC__),)
+TLS_MODEL := -ftls-model=initial-exec
+else
+TLS_MODEL := $(call accepted,-mtls-dialect=gnu2)
+endif
+
 # Only headers of Concurrency Kit are used. Its pkg-config file claims to be on the build machine's
 # architecture, which would drop the barriers on another one.
 CK_CFLAGS := $(patsubst -I%,-isystem %,$(filter-out -D__% -I/usr/include,$(call package,ck,--cflags)))
@@ -99,7 +107,7 @@ INCLUDES := -Iinclude -Isrc $(CK_CFLAGS)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
-LIB_C     = $(BASE) -fvisibility=hidden -fPIC -ftls-model=initial-exec $(HARDEN) \
+LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(HARDEN) \
 	$(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
 # Criterion's parameterized tests need fixed addresses.
 TEST_C    = $(BASE) -fno-pie $(kind_$(KIND)) -Itest $(CPPFLAGS) $(CFLAGS)

@@ -12,25 +12,25 @@ _Atomic uint32_t fork_generation = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /*
- * The only two locks that outlive a timer's call are held over the fork, so that what they guard
+ * The only locks that outlive a timer's call are held over the fork, so that what they guard
  * is whole in the child. All else the child can reach is lock-free and whole at every moment.
  */
 static void before(void)
 {
     registry_before_fork();
-    slab_lock();
+    pool_before_fork();
 }
 
 static void in_parent(void)
 {
-    slab_unlock();
+    pool_after_fork(false);
     registry_after_fork(false);
 }
 
 static void in_child(void)
 {
     add_relaxed(&fork_generation, 1);
-    slab_unlock();
+    pool_after_fork(true);
     registry_after_fork(true);
 }
 

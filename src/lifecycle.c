@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,18 @@ static void init_worker(struct worker *w)
     store_relaxed(&w->next_deadline, UINT64_MAX);
 }
 
+static uint64_t pending_of(const void *timer)
+{
+    return hwt_timer_pending(timer);
+}
+
+static int reserve(hwt_timer *timer)
+{
+    timer->reservation =
+        (struct pool_reservation){.count = timer->reserved, .pending = pending_of, .owner = timer};
+    return pool_reserve(&timer->reservation);
+}
+
 static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slots)
 {
     int result = lanes_create(&timer->lanes, platform_cpu_count());
@@ -63,8 +76,8 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
     }
     if (result == 0)
         result = create_wheel(timer, config, slots);
-    if (result == 0 && config->reserve)
-        result = pool_reserve(config->reserve);
+    if (result == 0)
+        result = reserve(timer);
     if (result == 0)
         result = create_park(timer);
     if (result == 0 && config->thread_attr) {
@@ -78,6 +91,7 @@ static void destroy_parts(hwt_timer *timer)
 {
     int fd = load_relaxed(&timer->park.fd);
 
+    pool_unreserve(&timer->reservation); /* while it can still be asked what is pending */
     wheel_destroy(timer->worker.wheel);
     timer->worker.wheel = NULL;
     lanes_destroy(&timer->lanes);
@@ -98,6 +112,7 @@ static void init_shell(hwt_timer *timer)
     init_worker(&timer->worker);
     memset(&timer->run_count, 0, sizeof timer->run_count);
     memset(&timer->lanes, 0, sizeof timer->lanes);
+    memset(&timer->reservation, 0, sizeof timer->reservation);
     store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->phase, PHASE_CREATED);
     park_init(&timer->park, 0);
@@ -120,7 +135,8 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
     if (!timer || config->struct_size != sizeof *config)
         return -EINVAL;
     fork_watch();
-    pool_prepare();
+    if (pool_prepare() != 0)
+        return -ENOMEM;
     created = registry_take();
     if (!created)
         return -ENOMEM;
@@ -212,6 +228,29 @@ static bool was_large(const hwt_timer *timer)
     return carried > POOL_TRIM_ABOVE;
 }
 
+/* Debug builds: a reference that nobody dropped is a leak, or soon will be (G9). */
+static void tell_leaked_handles(const hwt_timer *timer)
+{
+#ifdef HWT_DEBUG
+    hwt_task *task;
+    size_t handles = poison_count_handles(timer, &task);
+    char message[160];
+
+    if (handles == 0)
+        return;
+    snprintf(message, sizeof message,
+             "hwt: a timer is destroyed, and %zu of its timeouts have handles that were not "
+             "dropped; the task of one: %#jx",
+             handles, (uintmax_t)(uintptr_t)task);
+    if (timer->log)
+        timer->log(timer->log_arg, message);
+    else
+        fprintf(stderr, "%s\n", message);
+#else
+    (void)timer;
+#endif
+}
+
 int hwt_timer_destroy(hwt_timer *timer)
 {
     bool large;
@@ -228,6 +267,7 @@ int hwt_timer_destroy(hwt_timer *timer)
     pthread_cond_destroy(&timer->stopped);
     large = was_large(timer);
     destroy_parts(timer);
+    tell_leaked_handles(timer);
     registry_leave();
     registry_give(timer);
     if (large)

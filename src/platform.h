@@ -58,8 +58,19 @@ void platform_name_worker(const char *name);
 /* Copies the attributes that matter to a worker. 0 or a negative errno. */
 int platform_attr_copy(pthread_attr_t *to, const pthread_attr_t *from);
 
-/* Ask for huge pages; give the pages back and keep the addresses. Both are only advice. */
+/*
+ * Addresses of memory from here have no more bits than this, and no tag: so they can be packed
+ * with something else in 64 bits. Where the system has only others to offer, there is none.
+ */
+#define PLATFORM_ADDRESS_BITS 48
+
+/* Zeroed, aligned (to a power of two); a leak checker finds what it points to. NULL: none. */
+void *platform_map(size_t size, size_t alignment);
+void platform_unmap(void *memory, size_t size);
+
+/* Ask for huge pages, or none; give the pages back and keep the addresses. All are only advice. */
 void platform_advise_huge(void *memory, size_t size);
+void platform_advise_small(void *memory, size_t size);
 void platform_release_pages(void *memory, size_t size);
 
 #endif

@@ -176,6 +176,69 @@ int platform_attr_copy(pthread_attr_t *to, const pthread_attr_t *from)
     return -error;
 }
 
+/* What a leak checker reads as well, if the process has one: LeakSanitizer's own name for it. */
+extern void __lsan_register_root_region(const void *memory, size_t size) __attribute__((weak));
+
+static bool is_plain(const char *memory, size_t size)
+{
+    return ((uint64_t)(uintptr_t)memory + size) >> PLATFORM_ADDRESS_BITS == 0;
+}
+
+/* The aligned part of what is longer by `alignment`; the rest goes back. */
+static char *trim_to(char *memory, size_t size, size_t alignment)
+{
+    size_t before = (size_t)(-(uintptr_t)memory & (alignment - 1));
+
+    if (before)
+        munmap(memory, before);
+    if (before < alignment)
+        munmap(memory + before + size, alignment - before);
+    return memory + before;
+}
+
+static char *map_some(size_t size)
+{
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void *platform_map(size_t size, size_t alignment)
+{
+    int saved = errno;
+    char *memory = map_some(size);
+
+    if (memory && is_plain(memory, size) && ((uintptr_t)memory & (alignment - 1)) != 0) {
+        munmap(memory, size); /* the next one often is aligned: slabs lie side by side */
+        memory = map_some(size + alignment);
+        if (memory && is_plain(memory, size + alignment))
+            memory = trim_to(memory, size, alignment);
+    }
+    if (memory && !is_plain(memory, size)) {
+        munmap(memory, size);
+        memory = NULL;
+    }
+    if (memory && __lsan_register_root_region)
+        __lsan_register_root_region(memory, size);
+    errno = saved;
+    return memory;
+}
+
+void platform_unmap(void *memory, size_t size)
+{
+    int saved = errno;
+
+    munmap(memory, size);
+    errno = saved;
+}
+
+void platform_advise_small(void *memory, size_t size)
+{
+    int saved = errno;
+
+    madvise(memory, size, MADV_NOHUGEPAGE);
+    errno = saved;
+}
+
 void platform_advise_huge(void *memory, size_t size)
 {
     int saved = errno;

@@ -50,11 +50,28 @@ static inline void unpoison(hwt_timeout *block)
 }
 #endif
 
+#ifdef HWT_DEBUG
+/* poison.c: under a leak checker, each block has a tag for as long as it is in use. */
+void poison_tag(hwt_timeout *block);
+void poison_untag(hwt_timeout *block);
+#endif
+
+/* Taken from the pool. */
+static inline void poison_mark_born(hwt_timeout *block)
+{
+#ifdef HWT_DEBUG
+    poison_tag(block);
+#else
+    (void)block;
+#endif
+}
+
 /* From here on a handle to it is dead. */
 static inline void poison_mark_dead(hwt_timeout *block)
 {
 #ifdef HWT_DEBUG
     store_relaxed(&block->refs, 0);
+    poison_untag(block);
 #else
     (void)block;
 #endif
@@ -70,5 +87,11 @@ static inline void poison_check_alive(const hwt_timeout *timeout)
     (void)timeout;
 #endif
 }
+
+/*
+ * Debug builds: how many timeouts of this timer have handles that were never dropped, and the task
+ * of one of them. Each is told once. For when the runtime has no share in any of them any more.
+ */
+size_t poison_count_handles(const hwt_timer *timer, hwt_task **task);
 
 #endif

@@ -6,9 +6,9 @@
 
 #include "platform.h"
 
-#define SHARDS          128u
-#define MAGAZINE_MAX    (2 * POOL_BATCH)
-#define RESERVE_THREADS 64 /* a reserve allows for this many threads with a full magazine */
+#define DEPOTS       128u
+#define MAGAZINE_MAX (2 * POOL_BATCH)
+#define PORTION      64 /* batches out of reach at a time, while they are sorted */
 
 /*
  * A batch is a chain of free blocks by `link.next`; its first block holds their number,
@@ -16,30 +16,26 @@
  * late-comer may read it from a block that is no longer free. The depot's head packs the block's
  * address with a tag that counts its changes, against ABA.
  */
-#define TAG_BITS 22 /* 64-byte blocks in 48 bits of address leave 42 */
+#define TAG_BITS (64 - PLATFORM_ADDRESS_BITS + 6) /* a block's address ends in 6 zeros */
 
 struct depot {
     alignas(CACHE_PAIR) _Atomic uint64_t head;
 };
 
-static struct depot depots[SHARDS];
-static _Atomic uint32_t shard_count; /* power of two covering the CPUs; 0: not yet known */
+static struct depot depots[DEPOTS];
+static _Atomic uint32_t depot_count; /* power of two covering the CPUs; 0: not yet known */
 _Thread_local struct magazine pool_magazine;
-
-static pthread_once_t flush_once = PTHREAD_ONCE_INIT;
-static pthread_key_t flush_key;
-static bool flush_key_valid;
 
 /* ---- depots ---- */
 
-static unsigned shards(void)
+static unsigned depots_used(void)
 {
-    unsigned count = load_relaxed(&shard_count);
+    unsigned count = load_relaxed(&depot_count);
 
     if (unlikely(count == 0)) {
-        for (count = 1; count < platform_cpu_count() && count < SHARDS;)
+        for (count = 1; count < platform_cpu_count() && count < DEPOTS;)
             count *= 2;
-        store_relaxed(&shard_count, count);
+        store_relaxed(&depot_count, count);
     }
     return count;
 }
@@ -55,9 +51,9 @@ static uint64_t head_make(const hwt_timeout *block, uint64_t before)
     return (uint64_t)(uintptr_t)block >> 6 << TAG_BITS | tag;
 }
 
-static void depot_push(unsigned shard, hwt_timeout *batch, uint32_t count)
+static void depot_push(unsigned depot, hwt_timeout *batch, uint32_t count)
 {
-    _Atomic uint64_t *head = &depots[shard & (shards() - 1)].head;
+    _Atomic uint64_t *head = &depots[depot & (depots_used() - 1)].head;
     uint64_t seen = load_relaxed(head);
 
     batch->batch_length = count;
@@ -66,9 +62,9 @@ static void depot_push(unsigned shard, hwt_timeout *batch, uint32_t count)
     } while (!cas_acq_rel(head, &seen, head_make(batch, seen)));
 }
 
-static hwt_timeout *depot_pop(unsigned shard)
+static hwt_timeout *depot_pop(unsigned depot)
 {
-    _Atomic uint64_t *head = &depots[shard].head;
+    _Atomic uint64_t *head = &depots[depot].head;
     uint64_t seen = load_acquire(head); /* pairs with depot_push */
     hwt_timeout *batch;
 
@@ -99,10 +95,9 @@ static void load_magazine(hwt_timeout *batch, uint32_t length)
     pool_magazine.room = MAGAZINE_MAX - length;
 }
 
-/* At the thread's end. Should the thread give a block back even later, it is arranged again. */
-static void magazine_flush(void *mine)
+static void magazine_flush(void)
 {
-    struct magazine *m = mine;
+    struct magazine *m = &pool_magazine;
 
     if (m->head)
         depot_push(platform_cpu(), block_of(m->head), m->count);
@@ -110,38 +105,93 @@ static void magazine_flush(void *mine)
     m->count = m->room = 0;
 }
 
-static void flush_key_create(void)
+/*
+ * A key's destructor flushes the magazine at the thread's end. Once it has run, there may be no
+ * other chance (only so many rounds of destructors are made), and it never comes if there is no key
+ * left in the process. Then the thread keeps nothing: it borrows one block at a time, and gives
+ * each straight to a depot.
+ *
+ * The key is deleted when the library is unloaded, because its destructor is then gone. That also
+ * happens when the process exits, with other threads still at work: they keep what they have.
+ */
+#define NO_KEY   UINT64_C(0) /* otherwise the key and 1 */
+#define KEY_GONE UINT64_MAX
+static _Atomic uint64_t flush_key;
+
+static void at_thread_end(void *mine)
 {
-    flush_key_valid = pthread_key_create(&flush_key, magazine_flush) == 0;
+    (void)mine;
+    magazine_flush();
+    pool_magazine.keeping = KEEP_NOTHING;
 }
 
-void pool_prepare(void)
+static void make_key(void)
 {
-    pthread_once(&flush_once, flush_key_create);
+    uint64_t none = NO_KEY;
+    pthread_key_t key;
+
+    if (pthread_key_create(&key, at_thread_end) == 0 &&
+        !cas_acq_rel(&flush_key, &none, (uint64_t)key + 1))
+        pthread_key_delete(key); /* somebody else has made one */
 }
 
-static void arrange_flush(void)
+static __attribute__((destructor)) void delete_key(void)
 {
-    if (flush_key_valid)
-        pthread_setspecific(flush_key, &pool_magazine);
+    uint64_t key = exchange_acq_rel(&flush_key, KEY_GONE);
+
+    if (key != NO_KEY && key != KEY_GONE)
+        pthread_key_delete((pthread_key_t)(key - 1));
+}
+
+static bool may_keep(void)
+{
+    struct magazine *m = &pool_magazine;
+
+    if (unlikely(m->keeping == KEEP_UNKNOWN)) {
+        uint64_t key = load_acquire(&flush_key);
+        if (key != NO_KEY && key != KEY_GONE &&
+            pthread_setspecific((pthread_key_t)(key - 1), m) == 0)
+            m->keeping = KEEP_UNTIL_END;
+    }
+    return m->keeping == KEEP_UNTIL_END;
+}
+
+int pool_prepare(void)
+{
+    if (unlikely(load_relaxed(&flush_key) == NO_KEY))
+        make_key();
+    return slab_prepare();
+}
+
+/* One block, and no room for it afterwards: the counting in pool_take ends at 0. */
+static void borrow(hwt_timeout *batch, uint32_t length)
+{
+    if (length > 1)
+        depot_push(platform_cpu(), next_free(batch), length - 1);
+    batch->link.next = NULL;
+    load_magazine(batch, 1);
+    pool_magazine.room = UINT32_MAX;
 }
 
 bool pool_refill(void)
 {
-    unsigned mine = platform_cpu(), count = shards();
+    unsigned mine = platform_cpu(), count = depots_used();
     hwt_timeout *batch = NULL;
     uint32_t length = 0;
 
-    if (!pool_magazine.room)
-        arrange_flush();
     for (unsigned i = 0; i < count && !batch; i++)
         batch = depot_pop((mine + i) & (count - 1));
     if (batch)
         length = batch->batch_length;
-    if (!batch)
+    else
         batch = slab_take(&length);
-    load_magazine(batch, length);
-    return batch != NULL;
+    if (!batch)
+        return false;
+    if (likely(may_keep()))
+        load_magazine(batch, length);
+    else
+        borrow(batch, length);
+    return true;
 }
 
 /* Half of the magazine, the half that has lain longest, goes to the depot. */
@@ -157,116 +207,191 @@ static void unload(void)
     load_magazine(first, POOL_BATCH);
 }
 
-void pool_make_room(void)
+void pool_give_slowly(hwt_timeout *block)
 {
-    if (pool_magazine.count >= MAGAZINE_MAX) {
-        unload();
-    } else { /* the thread's first */
-        arrange_flush();
-        load_magazine(block_of(pool_magazine.head), pool_magazine.count);
+    if (!may_keep()) {
+        block->link.next = NULL;
+        depot_push(platform_cpu(), block, 1);
+        return;
     }
+    if (pool_magazine.count >= MAGAZINE_MAX)
+        unload();
+    block->link.next = pool_magazine.head;
+    load_magazine(block, pool_magazine.count + 1);
 }
 
-void pool_return_add(struct pool_return *batch, unsigned shard, hwt_timeout *block)
+void pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block)
 {
     block->link.next = batch->head ? &batch->head->link : NULL;
+    poison_mark_dead(block);
     poison(block);
     batch->head = block;
     if (++batch->count == POOL_BATCH)
-        pool_return_flush(batch, shard);
+        pool_return_flush(batch, depot);
 }
 
-void pool_return_flush(struct pool_return *batch, unsigned shard)
+void pool_return_flush(struct pool_return *batch, unsigned depot)
 {
     if (batch->head)
-        depot_push(shard, batch->head, batch->count);
+        depot_push(depot, batch->head, batch->count);
     batch->head = NULL;
     batch->count = 0;
 }
 
+/* ---- bringing home ---- */
+
+/*
+ * Every block of these batches, to its slab. The batches are walked side by side, so that the wait
+ * for the memory of one is spent on the others.
+ */
+static void sort(struct slab_sorter *sorter, hwt_timeout **batch, unsigned count)
+{
+    while (count > 0) {
+        for (unsigned i = 0; i < count;) {
+            hwt_timeout *block = batch[i], *next = next_free(block);
+            __builtin_prefetch(next, 1);
+            batch[i] = next;
+            if (next)
+                i++;
+            else
+                batch[i] = batch[--count];
+            slab_sort(sorter, block);
+        }
+    }
+}
+
+/* True: the depot may have more. */
+static bool sort_portion(struct slab_sorter *sorter, unsigned depot, size_t *most)
+{
+    hwt_timeout *batch[PORTION] = {NULL};
+    size_t blocks = 0;
+    unsigned count = 0;
+
+    while (count < PORTION && (batch[count] = depot_pop(depot)) != NULL)
+        blocks += batch[count++]->batch_length;
+    sort(sorter, batch, count);
+    slab_sort_end(sorter);
+    *most -= blocks < *most ? blocks : *most;
+    return count == PORTION;
+}
+
+/* Once what lies in the depots now; others go on filling them, but not for ever. */
+static void bring_home(void)
+{
+    struct slab_sorter sorter = {{NULL}};
+    size_t most = slab_total();
+
+    magazine_flush();
+    for (unsigned depot = 0; depot < depots_used(); depot++) {
+        while (sort_portion(&sorter, depot, &most) && most > 0)
+            continue;
+    }
+}
+
 /* ---- reserve and trim ---- */
 
-int pool_reserve(size_t count)
-{
-    size_t wanted = count + (size_t)RESERVE_THREADS * MAGAZINE_MAX;
-    unsigned shard = 0;
+/* What may be out of reach: full magazines, a portion that is sorted, a slab being vacated. */
+#define RESERVE_THREADS 64
+#define RESERVE_SLACK   (RESERVE_THREADS * MAGAZINE_MAX + PORTION * MAGAZINE_MAX + SLAB_BLOCKS)
 
-    if (wanted < count)
+static pthread_mutex_t reserving = PTHREAD_MUTEX_INITIALIZER;
+static struct pool_reservation *reservations; /* under the lock: those that are open */
+
+static void lock(void)
+{
+    if (!slab_is_forking())
+        pthread_mutex_lock(&reserving);
+}
+
+static void unlock(void)
+{
+    if (!slab_is_forking())
+        pthread_mutex_unlock(&reserving);
+}
+
+/* Under the lock: what the others may yet take. */
+static size_t outstanding(void)
+{
+    size_t sum = 0;
+
+    for (struct pool_reservation *r = reservations; r; r = r->next) {
+        uint64_t pending = r->pending(r->owner);
+        sum += r->count - (size_t)min_u64(r->count, pending);
+    }
+    return sum;
+}
+
+/* Under the lock. */
+static int see_to(size_t count)
+{
+    size_t wanted = outstanding() + RESERVE_SLACK, available = slab_available();
+
+    if (count > SIZE_MAX - wanted)
         return -ENOMEM;
-    for (size_t have = 0; have < wanted;) {
-        uint32_t length = 0;
-        hwt_timeout *batch = slab_take(&length);
-        if (!batch)
-            return -ENOMEM;
-        depot_push(shard++, batch, length);
-        have += length;
-    }
-    return 0;
+    wanted += count;
+    return available < wanted ? slab_add(wanted - available) : 0;
 }
 
-/* Everything that lies in the depots: batches linked by `word`. */
-static hwt_timeout *drain_depots(size_t *total)
+int pool_reserve(struct pool_reservation *reservation)
 {
-    hwt_timeout *all = NULL, *batch;
-    unsigned count = shards();
+    int result;
 
-    *total = 0;
-    for (unsigned shard = 0; shard < count; shard++) {
-        while ((batch = depot_pop(shard)) != NULL) {
-            store_relaxed(&batch->word, (uint64_t)(uintptr_t)all);
-            *total += batch->batch_length;
-            all = batch;
-        }
+    if (reservation->count == 0)
+        return 0;
+    bring_home(); /* where it can be counted */
+    lock();
+    result = see_to(reservation->count);
+    if (result == 0) {
+        reservation->next = reservations;
+        reservations = reservation;
     }
-    return all;
+    unlock();
+    if (result == 0)
+        slab_populate(reservation->count); /* which takes its time: nobody waits for that */
+    return result;
 }
 
-static hwt_timeout *next_batch(hwt_timeout *batch)
+void pool_unreserve(struct pool_reservation *reservation)
 {
-    return (hwt_timeout *)(uintptr_t)load_relaxed(&batch->word);
-}
+    struct pool_reservation **r = &reservations;
 
-static void count_free(hwt_timeout *batches, const struct slab_survey *survey)
-{
-    for (hwt_timeout *batch = batches; batch; batch = next_batch(batch)) {
-        for (hwt_timeout *block = batch; block; block = next_free(block))
-            slab_count_free(survey, block);
-    }
-}
-
-/* Keeps the blocks of slabs that are in use, drops those of slabs about to be vacated. */
-static void sort_out(hwt_timeout *batches, const struct slab_survey *survey)
-{
-    struct pool_return kept = {NULL, 0};
-    unsigned shard = 0;
-    hwt_timeout *next, *block;
-
-    for (hwt_timeout *batch = batches; batch; batch = next) {
-        next = next_batch(batch);
-        while ((block = batch) != NULL) {
-            batch = next_free(block);
-            if (!slab_is_free(survey, block))
-                pool_return_add(&kept, kept.count ? shard : ++shard, block);
-        }
-    }
-    pool_return_flush(&kept, shard);
+    if (reservation->count == 0)
+        return;
+    lock();
+    while (*r && *r != reservation)
+        r = &(*r)->next;
+    if (*r)
+        *r = reservation->next;
+    unlock();
 }
 
 void pool_trim(void)
 {
-    struct slab_survey survey;
-    hwt_timeout *batches;
-    size_t total;
+    size_t keep;
 
-    magazine_flush(&pool_magazine);
-    slab_lock();
-    if (slab_survey_open(&survey)) {
-        batches = drain_depots(&total);
-        if (!slab_all_free(&survey, total)) { /* otherwise there is no need to look at each */
-            count_free(batches, &survey);
-            sort_out(batches, &survey);
-        }
-        slab_survey_close(&survey);
+    bring_home();
+    lock();
+    keep = outstanding();
+    unlock();
+    slab_vacate(keep);
+}
+
+/* ---- fork ---- */
+
+void pool_before_fork(void)
+{
+    lock();
+    slab_before_fork();
+}
+
+/* The timers of the parent are dead in the child, and claim nothing. */
+void pool_after_fork(bool child)
+{
+    slab_after_fork(child);
+    if (!child) {
+        unlock();
+        return;
     }
-    slab_unlock();
+    pthread_mutex_init(&reserving, NULL);
+    reservations = NULL;
 }

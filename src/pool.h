@@ -2,7 +2,9 @@
 /*
  * Free timeouts: one pool for the process. Blocks of one cache line come from slabs and go round:
  * a thread keeps a magazine of free ones, and exchanges batches of them with the depot of its CPU.
- * All but the growth by a slab is free of locks.
+ * When much has become free, the depots are emptied, portion by portion, and every block goes back
+ * to its slab (slab.h), where it is taken from again before a new slab is carved, or given back to
+ * the system with all the others. All but the mapping of a new slab is free of locks.
  *
  * The addresses are never unmapped, only their pages are given back (pool_trim): a handle that
  * outlives its timer stays valid (G9), and the head of a depot may be read by somebody who is too
@@ -16,20 +18,24 @@
 
 #define POOL_BATCH SLAB_BATCH
 
+/* Whether a thread may keep free blocks: only if somebody flushes them at its end. */
+enum magazine_keeping { KEEP_UNKNOWN, KEEP_UNTIL_END, KEEP_NOTHING };
+
 /* A thread's own free blocks, by `link`. */
 struct magazine {
     ck_stack_entry_t *head;
     uint32_t count;
-    uint32_t room; /* for how many more; 0 also until its flush at the thread's end is arranged */
+    uint32_t room; /* for how many more; 0 also as long as it may keep nothing */
+    enum magazine_keeping keeping;
 };
 extern HIDDEN _Thread_local struct magazine pool_magazine;
 
-/* The rest of the next two: an empty magazine, a full one. */
+/* The rest of the next two: an empty magazine, and one without room. */
 bool pool_refill(void);
-void pool_make_room(void);
+void pool_give_slowly(hwt_timeout *block);
 
-/* Before anything else, by whoever creates a timer. */
-void pool_prepare(void);
+/* Before anything else, by whoever creates a timer. 0 or -ENOMEM. */
+int pool_prepare(void);
 /* Any thread. NULL: no memory. */
 static inline hwt_timeout *pool_take(void)
 {
@@ -42,20 +48,23 @@ static inline hwt_timeout *pool_take(void)
     pool_magazine.count--;
     pool_magazine.room++;
     unpoison(block);
+    poison_mark_born(block);
     return block;
 }
 
 /* Any thread: back to its own magazine. */
 static inline void pool_give(hwt_timeout *block)
 {
-    if (unlikely(!pool_magazine.room))
-        pool_make_room();
+    poison_mark_dead(block);
+    poison(block);
+    if (unlikely(!pool_magazine.room)) {
+        pool_give_slowly(block);
+        return;
+    }
     block->link.next = pool_magazine.head;
     pool_magazine.head = &block->link;
     pool_magazine.count++;
     pool_magazine.room--;
-    poison_mark_dead(block);
-    poison(block);
 }
 
 /* One owner at a time (a worker): collects free blocks for one depot. */
@@ -63,16 +72,33 @@ struct pool_return {
     hwt_timeout *head;
     uint32_t count;
 };
-void pool_return_add(struct pool_return *batch, unsigned shard, hwt_timeout *block);
-void pool_return_flush(struct pool_return *batch, unsigned shard);
+void pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block);
+void pool_return_flush(struct pool_return *batch, unsigned depot);
 
-/* Sees to it that `count` blocks can be taken without malloc. 0 or -ENOMEM. */
-int pool_reserve(size_t count);
+/*
+ * A reservation: `count` timeouts of its owner can be pending without more memory being mapped.
+ * What lies free already counts, but for what the owners of other reservations may still claim.
+ */
+struct pool_reservation {
+    size_t count;
+    uint64_t (*pending)(const void *owner); /* how many of them are in use now */
+    const void *owner;
+    struct pool_reservation *next;
+};
+/* 0, or -ENOMEM and nothing has changed. Closed before its owner's end; closed ones are fine. */
+int pool_reserve(struct pool_reservation *reservation);
+void pool_unreserve(struct pool_reservation *reservation);
+
 /*
  * Gives the pages of slabs without a block in use back to the system. It looks at every free block:
- * for when more than POOL_TRIM_ABOVE may have become free.
+ * for when more than POOL_TRIM_ABOVE may have become free. It keeps nobody waiting, and only ever a
+ * few blocks out of reach. As many blocks as are reserved and not in use keep their pages.
  */
 #define POOL_TRIM_ABOVE 16384
 void pool_trim(void);
+
+/* Around a fork: reservations and slabs are whole in the child. */
+void pool_before_fork(void);
+void pool_after_fork(bool child);
 
 #endif

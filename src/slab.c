@@ -1,212 +1,321 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "slab.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-
 #include "platform.h"
 #include "poison.h"
+#include "slab_map.h"
 
-#define SLAB_SMALL  ((size_t)64 << 10)
-#define SLAB_LARGE  ((size_t)2 << 20)
-#define SMALL_SLABS 16 /* then large ones: a process with few timeouts stays small */
+static _Atomic(struct slab *) current; /* where blocks were found last */
 
-/* Carved from the front, by whole batches; never given back to malloc. */
-struct slab {
-    struct slab *next; /* under `growth` */
-    char *blocks;
-    size_t count;        /* blocks in all */
-    _Atomic size_t used; /* blocks handed out so far; may run past count */
-    size_t free;         /* under `growth`: a survey counts here */
+/* ---- the word ---- */
+
+#define USED_BITS   11
+#define NUMBER_BITS 16
+#define CLOSED      ((1u << USED_BITS) - 1)
+#define NUMBER_MASK ((1u << NUMBER_BITS) - 1)
+
+#define HOME_AT  USED_BITS
+#define FIRST_AT (HOME_AT + NUMBER_BITS)
+#define TAG_AT   (FIRST_AT + NUMBER_BITS)
+
+static_assert(SLAB_BLOCKS / SLAB_BATCH < CLOSED && SLAB_BLOCKS <= NUMBER_MASK,
+              "the parts of the word are wide enough");
+
+struct view {
+    uint32_t used, home, first; /* first: the number of its first block and 1, or 0 */
 };
 
-static _Atomic(struct slab *) current;
-static pthread_mutex_t growth = PTHREAD_MUTEX_INITIALIZER;
-static struct slab *slabs; /* under `growth`: all */
-static size_t slab_count;  /* under `growth` */
-
-void slab_lock(void)
+static struct view view_of(uint64_t state)
 {
-    pthread_mutex_lock(&growth);
+    return (struct view){
+        .used = (uint32_t)state & CLOSED,
+        .home = (uint32_t)(state >> HOME_AT) & NUMBER_MASK,
+        .first = (uint32_t)(state >> FIRST_AT) & NUMBER_MASK,
+    };
 }
 
-void slab_unlock(void)
+static uint64_t state_after(uint64_t before, struct view v)
 {
-    pthread_mutex_unlock(&growth);
+    return ((before >> TAG_AT) + 1) << TAG_AT | (uint64_t)v.first << FIRST_AT |
+           (uint64_t)(v.home & NUMBER_MASK) << HOME_AT | v.used;
 }
 
-/* ---- carving ---- */
-
-static hwt_timeout *carve(struct slab *slab, uint32_t *count)
+static bool change(struct slab *slab, uint64_t *seen, struct view to)
 {
-    size_t first;
-    hwt_timeout *chain = NULL;
+    return cas_acq_rel(&slab->state, seen, state_after(*seen, to));
+}
 
-    if (load_acquire(&slab->used) >= slab->count)
-        return NULL;
-    first = add_acq_rel(&slab->used, SLAB_BATCH); /* acquire pairs with slab_survey_close */
-    for (size_t i = first + SLAB_BATCH; i-- > first;) {
-        hwt_timeout *block;
-        if (i >= slab->count)
-            continue;
-        block = (hwt_timeout *)(void *)(slab->blocks + i * sizeof *block);
-        block->link.next = chain ? &chain->link : NULL;
-        poison(block);
-        chain = block;
+static bool is_open(struct view v)
+{
+    return v.used != CLOSED;
+}
+
+/* A batch's first block holds in its word the next batch's number, and its own length. */
+static uint64_t link_make(uint32_t next, uint32_t length)
+{
+    return (uint64_t)length << NUMBER_BITS | next;
+}
+
+/* ---- blocks and slabs ---- */
+
+static hwt_timeout *block_number(const struct slab *slab, uint32_t number)
+{
+    return slab->blocks + (number - 1);
+}
+
+static uint32_t number_of(const struct slab *slab, const hwt_timeout *block)
+{
+    return (uint32_t)(block - slab->blocks) + 1;
+}
+
+/* ---- carve and fetch ---- */
+
+static hwt_timeout *chain(const struct slab *slab, uint32_t batch)
+{
+    hwt_timeout *first = slab->blocks + (size_t)batch * SLAB_BATCH;
+
+    for (unsigned i = 0; i < SLAB_BATCH; i++) {
+        first[i].link.next = i + 1 < SLAB_BATCH ? &first[i + 1].link : NULL;
+        poison(&first[i]);
     }
-    *count = first < slab->count ? (uint32_t)(slab->count - first) : 0;
-    if (*count > SLAB_BATCH)
-        *count = SLAB_BATCH;
-    return chain;
+    return first;
 }
 
-/* Under `growth`. */
-static struct slab *create(void)
+static hwt_timeout *take_from(struct slab *slab, uint32_t *count)
 {
-    size_t size = slab_count < SMALL_SLABS ? SLAB_SMALL : SLAB_LARGE;
-    struct slab *slab = malloc(sizeof *slab);
+    uint64_t seen = load_acquire(&slab->state);
 
-    if (!slab)
-        return NULL;
-    slab->blocks = aligned_alloc(size, size);
-    if (!slab->blocks) {
-        free(slab);
-        return NULL;
+    for (;;) {
+        struct view v = view_of(seen), to = v;
+
+        if (v.first) {
+            hwt_timeout *batch = block_number(slab, v.first);
+            uint64_t word = load_relaxed(&batch->word); /* stale if fetched meanwhile: the tag */
+            uint32_t length = (uint32_t)(word >> NUMBER_BITS);
+            to.home -= length;
+            to.first = (uint32_t)word & NUMBER_MASK;
+            *count = length;
+            if (change(slab, &seen, to))
+                return batch;
+        } else if (v.used < slab->batches) {
+            to.used++;
+            *count = SLAB_BATCH;
+            if (change(slab, &seen, to))
+                return chain(slab, v.used);
+        } else { /* or closed */
+            return NULL;
+        }
     }
-    if (size == SLAB_LARGE)
-        platform_advise_huge(slab->blocks, size);
-    slab->count = size / sizeof(hwt_timeout);
-    store_relaxed(&slab->used, 0);
-    slab->next = slabs;
-    slabs = slab;
-    slab_count++;
-    return slab;
 }
 
-/* Under `growth`: one that pool_trim found empty, or that was given up before its end. */
-static struct slab *vacant(void)
+/* Those that are vacant come last: whole slabs of free blocks are what can be given back. */
+static hwt_timeout *search(uint32_t *count)
 {
-    for (struct slab *slab = slabs; slab; slab = slab->next) {
-        if (load_relaxed(&slab->used) < slab->count)
-            return slab;
+    struct slab *found, *vacant = NULL;
+    hwt_timeout *batch = NULL;
+
+    for (found = slab_newest(); found; found = found->next) {
+        if (view_of(load_relaxed(&found->state)).used == 0)
+            vacant = found;
+        else if ((batch = take_from(found, count)) != NULL)
+            break;
     }
-    return NULL;
+    if (!batch && vacant && (batch = take_from(vacant, count)) != NULL)
+        found = vacant;
+    if (batch)
+        store_release(&current, found); /* pairs with slab_take */
+    return batch;
 }
 
+/* Until somebody else has not taken all of what was added. */
 static hwt_timeout *grow(uint32_t *count)
 {
-    hwt_timeout *chain = NULL;
-    struct slab *slab;
+    hwt_timeout *batch;
 
-    pthread_mutex_lock(&growth);
-    do {
-        slab = load_relaxed(&current);
-        if (!slab || load_relaxed(&slab->used) >= slab->count) {
-            slab = vacant();
-            if (!slab)
-                slab = create();
-            if (slab)
-                store_release(&current, slab); /* its fields before its use in slab_take */
-        }
-        if (slab)
-            chain = carve(slab, count);
-    } while (slab && !chain); /* others may have emptied it meanwhile */
-    pthread_mutex_unlock(&growth);
-    return chain;
+    slab_map_lock();
+    while ((batch = search(count)) == NULL && slab_map_more(1) == 0)
+        continue;
+    slab_map_unlock();
+    return batch;
 }
 
 hwt_timeout *slab_take(uint32_t *count)
 {
     struct slab *slab = load_acquire(&current);
-    hwt_timeout *chain = slab ? carve(slab, count) : NULL;
+    hwt_timeout *batch = slab ? take_from(slab, count) : NULL;
 
-    return chain ? chain : grow(count);
+    if (!batch)
+        batch = search(count);
+    return batch ? batch : grow(count);
 }
 
-/* ---- surveys ---- */
+/* ---- coming home ---- */
 
-static int by_address(const void *a, const void *b)
+static void bring(hwt_timeout *batch)
 {
-    uintptr_t x = (uintptr_t)(*(struct slab *const *)a)->blocks;
-    uintptr_t y = (uintptr_t)(*(struct slab *const *)b)->blocks;
-    return (x > y) - (x < y);
+    struct slab *slab = slab_of(batch);
+    uint32_t length = batch->batch_length;
+    uint64_t seen = load_relaxed(&slab->state);
+    struct view to;
+
+    do { /* release: the batch is complete before it can be fetched */
+        to = view_of(seen);
+        hwt_assert(is_open(to));
+        store_relaxed(&batch->word, link_make(to.first, length));
+        to.first = number_of(slab, batch);
+        to.home += length;
+    } while (!change(slab, &seen, to));
 }
 
-static struct slab *slab_of(const struct slab_survey *survey, const hwt_timeout *block)
+void slab_sort(struct slab_sorter *sorter, hwt_timeout *block)
 {
-    size_t low = 0, high = survey->count;
+    hwt_timeout **bin = &sorter->bin[slab_granule(block) % SLAB_BINS], *head = *bin;
+    uint32_t length = 1;
 
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if ((uintptr_t)survey->sorted[middle]->blocks <= (uintptr_t)block)
-            low = middle;
-        else
-            high = middle;
+    if (head && slab_granule(head) != slab_granule(block)) {
+        bring(head);
+        head = NULL;
     }
-    return survey->sorted[low];
-}
-
-bool slab_survey_open(struct slab_survey *survey)
-{
-    survey->count = 0;
-    survey->sorted = slab_count > SMALL_SLABS ? malloc(slab_count * sizeof(struct slab *)) : NULL;
-    if (!survey->sorted)
-        return false;
-    for (struct slab *slab = slabs; slab; slab = slab->next) {
-        slab->free = 0;
-        survey->sorted[survey->count++] = slab;
+    if (head)
+        length += head->batch_length;
+    block->link.next = head ? &head->link : NULL;
+    block->batch_length = length;
+    *bin = block;
+    if (length == SLAB_BATCH) {
+        bring(block);
+        *bin = NULL;
     }
-    qsort(survey->sorted, survey->count, sizeof(struct slab *), by_address);
-    return true;
 }
 
-/* The slab that is being carved, if any, starts anew; unless somebody carves it just now. */
-bool slab_all_free(struct slab_survey *survey, size_t free)
+void slab_sort_end(struct slab_sorter *sorter)
 {
-    struct slab *partial = NULL;
-    size_t used = 0, carved = 0;
+    for (unsigned i = 0; i < SLAB_BINS; i++) {
+        if (sorter->bin[i])
+            bring(sorter->bin[i]);
+        sorter->bin[i] = NULL;
+    }
+}
 
-    for (size_t i = 0; i < survey->count; i++) {
-        struct slab *slab = survey->sorted[i];
-        size_t here = load_acquire(&slab->used);
-        used += here < slab->count ? here : slab->count;
-        if (here == 0 || here >= slab->count)
+/* ---- vacating ---- */
+
+static bool claim(struct slab *slab)
+{
+    uint64_t seen = load_acquire(&slab->state);
+    struct view v = view_of(seen);
+
+    return v.used != 0 && is_open(v) && v.home == v.used * SLAB_BATCH &&
+           change(slab, &seen, (struct view){.used = CLOSED});
+}
+
+/* By whoever claimed it: nobody else changes the word of a closed slab. */
+static void reopen(struct slab *slab)
+{
+    store_release(&slab->state, state_after(load_relaxed(&slab->state), (struct view){.used = 0}));
+}
+
+static size_t blocks_in(const struct slab *slab)
+{
+    return (size_t)slab->batches * SLAB_BATCH;
+}
+
+static size_t at_home(void)
+{
+    size_t sum = 0;
+
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next)
+        sum += view_of(load_relaxed(&slab->state)).home;
+    return sum;
+}
+
+void slab_vacate(size_t keep)
+{
+    size_t home = at_home();
+
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
+        size_t here = view_of(load_relaxed(&slab->state)).home;
+        if (home < keep + here)
+            return;
+        if (!slab->next || !claim(slab)) /* the first is small, and stays */
             continue;
-        if (partial)
-            return false;
-        partial = slab;
-        carved = here;
+        home -= here < home ? here : home;
+        platform_release_pages(slab->blocks, blocks_in(slab) * sizeof(hwt_timeout));
+        reopen(slab);
     }
-    if (used != free || (partial && !cas_acq_rel(&partial->used, &carved, 0)))
-        return false;
-    for (size_t i = 0; i < survey->count; i++)
-        survey->sorted[i]->free = survey->sorted[i]->count;
-    return true;
 }
 
-void slab_count_free(const struct slab_survey *survey, const hwt_timeout *block)
+/* ---- looking ahead ---- */
+
+static size_t uncarved(const struct slab *slab, struct view v)
 {
-    slab_of(survey, block)->free++;
+    return is_open(v) ? blocks_in(slab) - (size_t)v.used * SLAB_BATCH : blocks_in(slab);
 }
 
-static bool is_free(const struct slab *slab)
+size_t slab_available(void)
 {
-    return slab->free >= slab->count && load_relaxed(&slab->used) >= slab->count;
-}
+    size_t sum = 0;
 
-bool slab_is_free(const struct slab_survey *survey, const hwt_timeout *block)
-{
-    return is_free(slab_of(survey, block));
-}
-
-void slab_survey_close(struct slab_survey *survey)
-{
-    for (size_t i = 0; i < survey->count; i++) {
-        struct slab *slab = survey->sorted[i];
-        if (!is_free(slab))
-            continue;
-        platform_release_pages(slab->blocks, slab->count * sizeof(hwt_timeout));
-        store_release(&slab->used, 0);
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
+        struct view v = view_of(load_relaxed(&slab->state));
+        sum += v.home + uncarved(slab, v);
     }
-    free(survey->sorted);
+    return sum;
 }
+
+size_t slab_total(void)
+{
+    size_t sum = 0;
+
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next)
+        sum += blocks_in(slab);
+    return sum;
+}
+
+/* Touches by adding nothing: whoever carves the block meanwhile is not disturbed. */
+static void touch(struct slab *slab, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i += SLAB_BATCH)
+        add_relaxed(&slab->blocks[i].word, 0);
+}
+
+/* From the oldest slab on, as they are carved: what is beyond is passed over first. */
+void slab_populate(size_t blocks)
+{
+    size_t available = slab_available(),
+           beyond = available - (blocks < available ? blocks : available);
+
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
+        struct view v = view_of(load_relaxed(&slab->state));
+        size_t free = is_open(v) ? uncarved(slab, v) : 0;
+        size_t pass = beyond < free ? beyond : free;
+        touch(slab, blocks_in(slab) - free, free - pass);
+        beyond -= pass;
+    }
+}
+
+void slab_reopen_all(void)
+{
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
+        if (!is_open(view_of(load_relaxed(&slab->state))))
+            reopen(slab);
+    }
+}
+
+/* ---- debug builds ---- */
+
+#ifdef HWT_DEBUG
+_Atomic uintptr_t *slab_note(const hwt_timeout *block)
+{
+    struct slab *slab = slab_of(block);
+    return &slab->notes[number_of(slab, block) - 1];
+}
+
+void slab_each(void (*visit)(hwt_timeout *block, void *arg), void *arg)
+{
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
+        struct view v = view_of(load_acquire(&slab->state));
+        size_t carved = blocks_in(slab) - uncarved(slab, v);
+        for (size_t i = 0; i < carved; i++)
+            visit(&slab->blocks[i], arg);
+    }
+}
+#endif

@@ -1,36 +1,87 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where the pool's blocks come from: slabs, each carved from the front by whole batches. Their
- * addresses are never unmapped; a slab of which every block is free again can be vacated: its pages
- * go back to the system, and it is carved anew.
+ * Where the pool's blocks come from, and where free ones gather until a whole slab of them can be
+ * given back. A slab is a stretch of memory, carved from the front by whole batches. Its addresses
+ * are never unmapped; only its pages go back to the system.
+ *
+ * One word of a slab says everything about it, so that every step is one compare-and-swap:
+ *
+ *    used    how many batches are carved; CLOSED: somebody is vacating it
+ *    home    how many of its blocks lie in its own list, in batches: they have come home
+ *    first   the first batch of that list
+ *    tag     how often the word was changed (C9)
+ *
+ * Blocks in circulation (in use, in a magazine, in a depot, in the hands of who sorts them) are
+ * those carved and not at home: used * SLAB_BATCH - home. The steps, and who takes them:
+ *
+ *    carve   used + 1             any thread: the new batch is in circulation, and its own
+ *    fetch   home - n, next one   any thread: so is that one
+ *    bring   home + n             whoever sorts free blocks: his to give
+ *    claim   only if home == used * SLAB_BATCH: CLOSED, home and first 0
+ *    reopen  used = 0             whoever claimed
+ *
+ * Why a claim is safe: at that very change of the word no block of the slab is in circulation, and
+ * a closed slab is not carved, and has nothing to fetch or, with no block in circulation, to bring.
+ * So from the claim to the reopening the word is the claimer's, and so is all of the memory. Every
+ * change is acquire-release, and each reads the one before it: what an owner wrote into a block
+ * before he gave it away comes before the claim, the claim before the pages go, and the reopening
+ * (release) before the next carving (acquire). Too late is only who has read `first` and now reads
+ * that block's word: it is atomic wherever it is used, its address stays readable, and his
+ * compare-and-swap fails by the tag. model_slab.cc holds all of this.
  */
 #ifndef HWT_SLAB_H
 #define HWT_SLAB_H
 
 #include "timeout.h"
 
-#define SLAB_BATCH 32
+#define SLAB_BATCH  32
+#define SLAB_BLOCKS 32768 /* but for the first, which is smaller */
 
-/* A chain by `link.next` of up to SLAB_BATCH blocks, *count in all; NULL: no memory. Any thread. */
+/* Maps the first slab, unless that is done. 0 or -ENOMEM. */
+int slab_prepare(void);
+
+/* A chain by `link.next` of blocks, *count in all; NULL: no memory. Any thread. */
 hwt_timeout *slab_take(uint32_t *count);
 
-/* Nobody grows or surveys meanwhile: around a survey, and a fork. */
-void slab_lock(void);
-void slab_unlock(void);
-
-/* Which slabs are all free? Under the lock; the caller holds every free block in hand. */
-struct slab_survey {
-    struct slab **sorted; /* by address; all there are */
-    size_t count;
+/*
+ * Brings free blocks home: a few at a time, so that never many are out of everybody's reach. Any
+ * number of threads may do so, each with its own (zeroed) bins; a bin is a chain of blocks of one
+ * slab, with its length in its first block.
+ */
+#define SLAB_BINS 256
+struct slab_sorter {
+    hwt_timeout *bin[SLAB_BINS];
 };
-/* False: so few slabs that it is not worth while, or no memory for it. */
-bool slab_survey_open(struct slab_survey *survey);
-/* True: the free ones are all that was ever handed out, so every slab is free. */
-bool slab_all_free(struct slab_survey *survey, size_t free);
-/* Otherwise, of each of them: counts it; then, with all counted: is its whole slab free? */
-void slab_count_free(const struct slab_survey *survey, const hwt_timeout *block);
-bool slab_is_free(const struct slab_survey *survey, const hwt_timeout *block);
-/* Vacates the free slabs: their blocks must be forgotten. */
-void slab_survey_close(struct slab_survey *survey);
+void slab_sort(struct slab_sorter *sorter, hwt_timeout *block);
+void slab_sort_end(struct slab_sorter *sorter);
+
+/*
+ * Gives back the pages of slabs all of whose blocks have come home, but leaves `keep` blocks with
+ * pages at home. Any thread, no lock held.
+ */
+void slab_vacate(size_t keep);
+
+/* How many blocks are at home or not yet carved; how many there are in all. A glimpse. */
+size_t slab_available(void);
+size_t slab_total(void);
+/* Maps slabs for so many more blocks at once, or nothing. 0 or -ENOMEM. */
+int slab_add(size_t blocks);
+/* Sees to it that this many of the available blocks have pages. */
+void slab_populate(size_t blocks);
+
+/*
+ * Around a fork, which finds the slabs whole: nobody adds one meanwhile but the forking thread
+ * itself, in a fork handler of the application's.
+ */
+void slab_before_fork(void);
+void slab_after_fork(bool child);
+bool slab_is_forking(void); /* this thread is between the two */
+
+#ifdef HWT_DEBUG
+/* Debug builds: a word beside each block (poison.c). */
+_Atomic uintptr_t *slab_note(const hwt_timeout *block);
+/* Each block that is not known to be free. */
+void slab_each(void (*visit)(hwt_timeout *block, void *arg), void *arg);
+#endif
 
 #endif

@@ -73,6 +73,7 @@ struct hwt_timer {
     uint64_t max_pending;
     uint64_t slow_task_ns;
     size_t reserved;
+    struct pool_reservation reservation; /* opened at creation, closed by destroy */
     hwt_drive drive;
     int (*execute)(void *executor, void (*run)(void *job), void *job);
     void *executor;
