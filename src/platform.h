@@ -46,11 +46,22 @@ static inline unsigned platform_cpu(void)
 void platform_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t until_ns);
 void platform_futex_wake_all(_Atomic uint32_t *word);
 
-/* Timer descriptors; all return a descriptor or 0, or a negative errno. */
+/*
+ * Timer descriptors; all return a descriptor or 0, or a negative errno. One that was created can
+ * also be set, though a sandbox that is entered later may forbid that.
+ */
 int platform_timerfd_create(clockid_t clock_id);
 int platform_timerfd_set(int fd, uint64_t deadline_ns); /* UINT64_MAX disarms */
-void platform_timerfd_wait(int fd);                     /* blocks until it has fired */
+/*
+ * Until it has fired, the bell was rung, or so long (UINT64_MAX: no limit). -1: there is no such
+ * descriptor, or no bell.
+ */
+void platform_timerfd_wait(int fd, int bell, uint64_t most_ns);
 void platform_close(int fd);
+
+/* A descriptor that ends somebody's platform_timerfd_wait: it, or a negative errno. */
+int platform_bell_create(void);
+void platform_bell_ring(int bell);
 
 /* The calling thread becomes a worker: name, finest timer slack. */
 void platform_name_worker(const char *name);
