@@ -216,13 +216,15 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bo
     return publish(lane, origin_of(index, position), filled, deadline);
 }
 
-bool lane_notify(struct lane *lane, hwt_timeout *timeout)
+bool lane_count_notice(struct lane *lane)
 {
-    uint64_t sent = add_relaxed(&lane->notices_sent, 1) + 1; /* after the push it may be gone */
+    return (add_relaxed(&lane->notices_sent, 1) + 1) % NOTICES_PER_WAKE == 0;
+}
 
+void lane_notify(struct lane *lane, hwt_timeout *timeout)
+{
     ck_stack_push_upmc(&lane->notices, &timeout->link);
     ck_pr_fence_atomic_load(); /* queued before the comparison with the wake-up (C4) */
-    return sent % NOTICES_PER_WAKE == 0;
 }
 
 /* ---- the worker's side ---- */

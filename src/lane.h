@@ -139,11 +139,12 @@ static inline bool lane_withdraw(const struct lanes *lanes, const hwt_timeout *t
     return slot_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
 }
 
+/* Before a notice is queued. True: they are so many that the caller shall then wake the worker. */
+bool lane_count_notice(struct lane *lane);
 /*
- * Queues the one notice or nudge. True: so many have been queued that the caller shall wake the
- * worker; otherwise it compares the deadline, if there is one, with the planned wake-up.
+ * Queues the one notice or nudge. Whoever has a deadline then compares it with the planned wake-up.
  */
-bool lane_notify(struct lane *lane, hwt_timeout *timeout);
+void lane_notify(struct lane *lane, hwt_timeout *timeout);
 
 /* ---- the worker ---- */
 
