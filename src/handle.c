@@ -166,7 +166,7 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
 static uint64_t handle_now(const hwt_timeout *timeout)
 {
     if (unlikely(timeout->kind & KIND_CALLERS_CLOCK))
-        return timer_now(timeout->timer);
+        return timer_reading(timeout->timer);
     return clock_system_now(timeout->kind & KIND_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC);
 }
 

@@ -21,6 +21,8 @@
 
 enum phase { PHASE_CREATED, PHASE_RUNNING, PHASE_STOPPING, PHASE_STOPPED };
 
+static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadline but never");
+
 #define HAND 64 /* due timeouts taken out of the wheel at a time */
 
 /*
@@ -101,6 +103,12 @@ static inline void timer_sign_in(hwt_timer *timer)
 static inline void timer_sign_out(hwt_timer *timer)
 {
     sub_acq_rel(&timer->guests, 1); /* pairs with stop's look at `guests` */
+}
+
+/* For deadline_after, which clamps the sum. */
+static inline uint64_t timer_reading(const hwt_timer *timer)
+{
+    return clock_reading(&timer->clock);
 }
 
 static inline uint64_t timer_now(const hwt_timer *timer)
