@@ -145,8 +145,8 @@ void hwt_config_init(hwt_config *config);
  * 0; -EINVAL: a NULL out pointer, tick_ns under 1 us, more than 2^20 ticks per wheel, their product
  * beyond INT64_MAX, an unknown enum, clock or struct_size, `now` without HWT_DRIVE_CALLER,
  * `executor` without `execute`, a system clock that stands at 2^61 - 2 ns or more (a time namespace
- * can do that); -ENOMEM; for a worker on CLOCK_BOOTTIME the errno of timerfd_create, timerfd_settime
- * or eventfd (say, -EMFILE, or -EPERM in a sandbox).
+ * can do that); -ENOMEM; for a worker on CLOCK_BOOTTIME the errno of timerfd_create,
+ * timerfd_settime or eventfd (say, -EMFILE, or -EPERM in a sandbox).
  */
 int hwt_timer_create(hwt_timer **timer, const hwt_config *config);
 

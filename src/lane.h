@@ -64,6 +64,26 @@ static inline uint64_t slot_emptied(uint64_t slot)
     return (count >> SLOT_COUNT_LOW) << 48 | (count & ((1u << SLOT_COUNT_LOW) - 1));
 }
 
+/*
+ * In place of the address while the worker is between taking a timeout out and counting that: the
+ * low bit of its group's count before. No timeout lies at so low an address.
+ */
+static inline uint64_t slot_being_taken(uint64_t slot, uint64_t taken)
+{
+    return slot_emptied(slot) | ((taken & 1) + 1) << SLOT_COUNT_LOW;
+}
+
+/* Being taken, and not among so many yet? */
+static inline bool slot_is_beyond(uint64_t slot, uint64_t taken)
+{
+    return (slot & SLOT_ADDRESS) == ((taken & 1) + 1) << SLOT_COUNT_LOW;
+}
+
+static inline bool slot_is_held(uint64_t slot)
+{
+    return (slot & SLOT_ADDRESS) > UINT64_C(2) << SLOT_COUNT_LOW;
+}
+
 struct lane {
     /* written by the producers on this CPU at every submission */
     alignas(CACHE_PAIR) _Atomic uint64_t tail; /* the next position; a hint, which may go astray */
@@ -89,9 +109,8 @@ struct lane {
     _Atomic uint64_t runs;     /* on an executor's threads */
     _Atomic uint64_t expired;  /* on an executor's threads */
 
-    /* written by the worker, who takes timeouts out of the slots */
-    alignas(CACHE_PAIR) _Atomic uint64_t taken;
-    _Atomic uint64_t taking; /* odd while `taken` and a slot are out of step (lane_count) */
+    /* written by the worker, who takes timeouts out of the slots: how many, by group */
+    alignas(CACHE_PAIR) _Atomic uint64_t taken[LANE_GROUPS];
 
     /* written once per group and sweep */
     alignas(CACHE_PAIR) _Atomic uint32_t groups_used; /* groups above were never filled */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A worker on CLOCK_BOOTTIME: it sleeps on a timer descriptor, quietly (G5), in the first tick since
- * boot too; and when a sandbox forbids to set that descriptor it still meets its deadlines (G4).
+ * A worker on CLOCK_BOOTTIME: it sleeps on a timer descriptor, quietly (G5), in the first tick
+ * since boot too; and when a sandbox forbids to set that descriptor it still meets its deadlines
+ * (G4).
  */
 #include <criterion/criterion.h>
 #include <errno.h>
