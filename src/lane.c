@@ -12,9 +12,6 @@
 #define SLOTS_AHEAD   16  /* the producer's prefetch of the ring */
 #define COUNT_TRIES   100 /* readings of a group */
 
-/* The bound on what is over but lies there until the worker wakes up and buries it (G6). */
-#define NOTICES_PER_WAKE 4096u
-
 /* ---- creation ---- */
 
 int lanes_create(struct lanes *lanes, unsigned cpus)
@@ -216,11 +213,6 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bo
     return publish(lane, origin_of(index, position), filled, deadline);
 }
 
-bool lane_count_notice(struct lane *lane)
-{
-    return (add_relaxed(&lane->notices_sent, 1) + 1) % NOTICES_PER_WAKE == 0;
-}
-
 void lane_notify(struct lane *lane, hwt_timeout *timeout)
 {
     ck_stack_push_upmc(&lane->notices, &timeout->link);
@@ -273,12 +265,12 @@ hwt_timeout *lane_next_spilled(const hwt_timeout *timeout)
 static bool take_slot(struct lane *lane, uint32_t index, uint64_t *held)
 {
     _Atomic uint64_t *slot = &lane->ring[index], *count = &lane->taken[index / GROUP_SLOTS];
-    uint64_t taken = load_relaxed(count);
+    uint64_t taken = load_relaxed(count), emptied = slot_emptied(*held);
 
-    if (!cas_seq(slot, held, slot_being_taken(*held, taken)))
+    if (!cas_seq(slot, held, slot_being_taken(emptied, taken)))
         return false;
     store_release(count, taken + 1);
-    store_release(slot, slot_emptied(*held));
+    store_release(slot, emptied);
     return true;
 }
 

@@ -68,9 +68,9 @@ static inline uint64_t slot_emptied(uint64_t slot)
  * In place of the address while the worker is between taking a timeout out and counting that: the
  * low bit of its group's count before. No timeout lies at so low an address.
  */
-static inline uint64_t slot_being_taken(uint64_t slot, uint64_t taken)
+static inline uint64_t slot_being_taken(uint64_t emptied, uint64_t taken)
 {
-    return slot_emptied(slot) | ((taken & 1) + 1) << SLOT_COUNT_LOW;
+    return emptied | ((taken & 1) + 1) << SLOT_COUNT_LOW;
 }
 
 /* Being taken, and not among so many yet? */
@@ -158,8 +158,15 @@ static inline bool lane_withdraw(const struct lanes *lanes, const hwt_timeout *t
     return slot_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
 }
 
+/* The bound on what is over but lies there until the worker wakes up and buries it (G6). */
+#define NOTICES_PER_WAKE 4096u
+
 /* Before a notice is queued. True: they are so many that the caller shall then wake the worker. */
-bool lane_count_notice(struct lane *lane);
+static inline bool lane_count_notice(struct lane *lane)
+{
+    return (add_relaxed(&lane->notices_sent, 1) + 1) % NOTICES_PER_WAKE == 0;
+}
+
 /*
  * Queues the one notice or nudge. Whoever has a deadline then compares it with the planned wake-up.
  */

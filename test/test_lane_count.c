@@ -56,7 +56,7 @@ static void take_in_steps(unsigned at)
     uint64_t held = load_seq(slot), count = load_seq(taken);
 
     cr_assert_eq(slot_timeout(held), &node[at]);
-    store_seq(slot, slot_being_taken(held, count));
+    store_seq(slot, slot_being_taken(slot_emptied(held), count));
     check_tally(0);
     cr_assert_not(lane_withdraw(&lanes, &node[at]), "a canceller comes too late");
     store_seq(taken, count + 1);
@@ -83,7 +83,7 @@ Test(lane_count, beside_a_producer)
     hwt_timeout *other = aligned_alloc(CACHE_LINE, sizeof *other);
 
     cr_assert(other);
-    store_seq(slot, slot_being_taken(held, 0));
+    store_seq(slot, slot_being_taken(slot_emptied(held), 0));
     store_relaxed(&lane->tail, 5);
     cr_assert_eq(lane_submit(&lanes, other, 1000, &crowded), 0);
     cr_assert_neq(other->origin, 5);
