@@ -387,7 +387,7 @@ static bool count_group_once(const struct lane *lane, uint32_t group, struct gro
     return load_acquire(&lane->taken[group]) == taken;
 }
 
-/* Preempted in it, the worker is no obstacle; it is through with a group in a microsecond or two. */
+/* A worker that was preempted is no obstacle, and one that runs is soon through with a group. */
 static struct group_tally count_group(const struct lane *lane, uint32_t group)
 {
     struct group_tally tally;

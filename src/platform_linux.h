@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* platform_cpu: where the C library has a restartable-sequence area, the CPU is read from memory. */
+/* platform_cpu: read from memory, where the C library has a restartable-sequence area. */
 #ifndef HWT_PLATFORM_LINUX_H
 #define HWT_PLATFORM_LINUX_H
 
