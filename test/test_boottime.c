@@ -49,11 +49,16 @@ Test(boottime, quiet_in_the_first_tick)
 
 Test(boottime, no_descriptor_is_left)
 {
-    struct rlimit none = {.rlim_cur = 3, .rlim_max = 3};
+    struct rlimit before, none;
     hwt_timer *timer = NULL;
+    int result;
 
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
-    cr_assert_eq(boottime_timer(&timer, 0), -EMFILE);
+    result = boottime_timer(&timer, 0);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    cr_assert_eq(result, -EMFILE);
     cr_assert_null(timer);
 }
 
