@@ -68,14 +68,17 @@ static int set_timer(const struct park *park, uint64_t time)
 }
 
 /*
- * Not set yet: this, and whatever is wanted when that is done. Nobody else's setting is undone for
- * good: whoever sets an older time finds that it is not wanted any more. 0, or a negative errno.
+ * What is wanted now, if nobody has set it yet, and whatever is wanted when that is done. So nobody
+ * else's setting is undone for good: who has set an older time finds that it is not wanted any
+ * more. 0, or a negative errno.
  */
-static int set_alarm(struct park *park, uint64_t alarm)
+static int set_alarm(struct park *park)
 {
-    uint64_t seen;
+    uint64_t alarm = load_seq(&park->alarm), seen;
     int result;
 
+    if (alarm & ALARM_SET)
+        return 0;
     for (;; alarm = seen) {
         result = set_timer(park, alarm_time(alarm));
         seen = alarm & ~ALARM_SET;
@@ -91,23 +94,22 @@ static void lower_alarm(struct park *park, uint64_t time)
     while (time < alarm_time(alarm)) {
         lower = time << ALARM_BITS | (alarm & ALARM_PLAN);
         if (cas_seq(&park->alarm, &alarm, lower))
-            alarm = lower;
+            break;
     }
-    if (!(alarm & ALARM_SET) && set_alarm(park, alarm) != 0 && park->bell >= 0)
+    if (set_alarm(park) != 0 && park->bell >= 0)
         platform_bell_ring(park->bell);
 }
 
-/* The next plan's time; not yet set, unless all is over. */
-static uint64_t plan_alarm(struct park *park, uint64_t time)
+/* The next plan's time; not yet set. */
+static void plan_alarm(struct park *park, uint64_t time)
 {
     uint64_t alarm = load_seq(&park->alarm), planned;
 
     do {
         if (alarm == ALARM_OVER)
-            return alarm;
+            return;
         planned = time << ALARM_BITS | ((alarm + ALARM_PLAN_ONE) & ALARM_PLAN);
     } while (!cas_seq(&park->alarm, &alarm, planned));
-    return planned;
 }
 
 /* ---- both ---- */
@@ -129,15 +131,14 @@ void park_init(struct park *park, uint64_t slack)
 void park_publish(struct park *park, uint64_t wake_before)
 {
     int kind = load_relaxed(&park->kind);
-    uint64_t alarm;
 
     if (kind == PARK_FUTEX) {
         store_relaxed(&park->parked, in_state(load_relaxed(&park->parked) + STATES, ASLEEP));
         store_seq(&park->wake_before, wake_before);
     } else if (kind == PARK_TIMERFD) {
-        alarm = plan_alarm(park, time_for(park, wake_before));
+        plan_alarm(park, time_for(park, wake_before));
         store_seq(&park->wake_before, wake_before);
-        park->timer_denied = set_alarm(park, alarm) != 0;
+        park->timer_denied = set_alarm(park) != 0;
     }
 }
 

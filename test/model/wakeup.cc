@@ -138,11 +138,13 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             exchange_seq(wake_before, 0u);
     }
 
-    void set_alarm(unsigned wanted)
+    void set_alarm()
     {
-        unsigned seen;
+        unsigned wanted = load_seq(alarm), seen;
         bool first = true;
 
+        if (wanted & 1)
+            return;
         for (;; wanted = seen) {
             exchange_seq(timer, wanted / 4);
             setters += first;
@@ -160,24 +162,18 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         unsigned seen = load_seq(alarm);
         bool lowered = false;
 
-        while (!lowered && time < seen / 4) {
-            unsigned lower = time * 4 + (seen & 2);
-            lowered = cas_seq(alarm, seen, lower);
-            if (lowered)
-                seen = lower;
-        }
-        if (!(seen & 1) && (lowered || mutant != RELIES_ON_THE_FIRST_SETTER))
-            set_alarm(seen);
+        while (!lowered && time < seen / 4)
+            lowered = cas_seq(alarm, seen, time * 4 + (seen & 2));
+        if (lowered || mutant != RELIES_ON_THE_FIRST_SETTER)
+            set_alarm();
     }
 
-    unsigned plan_alarm(unsigned time)
+    void plan_alarm(unsigned time)
     {
-        unsigned before = load_seq(alarm), planned;
+        unsigned before = load_seq(alarm);
 
-        do {
-            planned = time * 4 + (~before & 2);
-        } while (!cas_seq(alarm, before, planned));
-        return planned;
+        while (!cas_seq(alarm, before, time * 4 + (~before & 2)))
+            continue;
     }
 
     void park_wake_for(unsigned deadline)
@@ -340,18 +336,16 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
     void park_publish(unsigned planned)
     {
-        unsigned next = 0;
-
         if (!timerfd)
             store_relaxed(parked, (load_relaxed(parked) / 4 + 1) * 4 + ASLEEP);
         else
-            next = plan_alarm(planned);
+            plan_alarm(planned);
         if (mutant == PLAN_RELAXED)
             store_relaxed(wake_before, planned);
         else
             store_seq(wake_before, planned);
         if (timerfd)
-            set_alarm(next);
+            set_alarm();
     }
 
     void park_leave()
