@@ -5,7 +5,7 @@
 # that are configured for another architecture than the compiler's.
 
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 : "${CC:=gcc}"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
