@@ -112,8 +112,10 @@ typedef struct hwt_config {
     hwt_drive drive;
     clockid_t clock_id;           /* CLOCK_MONOTONIC (default, and what 0 means: the wall clock is
                                        not offered) or CLOCK_BOOTTIME, which counts suspend too */
-    uint64_t (*now)(void *clock); /* a clock of the caller's, below 2^61 ns, read by any thread
-                                         that schedules; only with HWT_DRIVE_CALLER */
+    uint64_t (*now)(void *clock); /* a clock of the caller's, read by any thread that schedules;
+                                         only with HWT_DRIVE_CALLER. Deadlines have 61 bits, and
+                                         the last means never: a reading of 2^61 - 2 ns or more
+                                         counts as that, and makes due all but what is never due */
     void *clock;                  /* its argument */
     /*
      * Where tasks run; NULL: on the worker. Called on the worker; it must see to it that run(job)
@@ -142,7 +144,9 @@ void hwt_config_init(hwt_config *config);
  *
  * 0; -EINVAL: a NULL out pointer, tick_ns under 1 us, more than 2^20 ticks per wheel, their product
  * beyond INT64_MAX, an unknown enum, clock or struct_size, `now` without HWT_DRIVE_CALLER,
- * `executor` without `execute`; -ENOMEM.
+ * `executor` without `execute`, a system clock that stands at 2^61 - 2 ns or more (a time namespace
+ * can do that); -ENOMEM; for a worker on CLOCK_BOOTTIME the errno of timerfd_create,
+ * timerfd_settime or eventfd (say, -EMFILE, or -EPERM in a sandbox).
  */
 int hwt_timer_create(hwt_timer **timer, const hwt_config *config);
 
@@ -322,11 +326,14 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer);
 
 /*
  * A descriptor for poll, epoll and the like, readable when hwt_timer_advance has something to do,
- * also when another thread has submitted an earlier deadline. Owned by the timer; nothing is to be
- * read from it: advance makes it unreadable again. Linux: a timerfd.
+ * also when another thread has submitted an earlier deadline. Once the timer is stopped it is
+ * readable until the next hwt_timer_advance has said -ESHUTDOWN, and never again: a loop hears of
+ * the stop and does not spin. Owned by the timer; nothing is to be read from it: advance makes it
+ * unreadable again. Linux: a timerfd, which whoever submits an earlier deadline sets; a sandbox
+ * that is entered later must go on allowing timerfd_settime.
  *
  * -EINVAL on a worker-driven timer; -ENOTSUP with a clock of the caller's; -ECHILD in a forked
- * child; the errno of the system call.
+ * child; the errno of timerfd_create or timerfd_settime.
  */
 int hwt_timer_fd(hwt_timer *timer);
 

@@ -3,7 +3,8 @@
  * The one vocabulary for the project's own protocol: C11 atomics, the order in the name.
  * Stand-alone fences are avoided, because ThreadSanitizer does not model them; where a store must
  * be seen before a later load (the Dekker pairs of docs/concurrency.md) both are sequentially
- * consistent operations.
+ * consistent operations. The exceptions are beside Concurrency Kit's stacks, whose accesses are not
+ * C11's: after a push, and before the worker looks whether one has come.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H

@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if UINTPTR_MAX != UINT64_MAX
+#error "libhwt is for 64-bit platforms: its words hold an address and a count, or a deadline"
+#endif
+
 /*
  * Two lines: the adjacent-line prefetcher of x86 pulls lines in pairs, so that fields which must
  * not share a line are kept two lines apart.

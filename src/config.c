@@ -33,6 +33,14 @@ static bool clock_known(clockid_t id)
     return id == 0 || id == CLOCK_MONOTONIC || id == CLOCK_BOOTTIME;
 }
 
+/* Before its last moment: a time namespace can set the clock anywhere. */
+static bool clock_goes(const hwt_config *config)
+{
+    clockid_t id = config->clock_id == CLOCK_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC;
+
+    return config->now || clock_system_now(id) < CLOCK_LAST;
+}
+
 static uint32_t round_up(uint32_t slots)
 {
     uint32_t rounded = 1;
@@ -66,7 +74,7 @@ int config_apply(hwt_timer *timer, const hwt_config *config, uint32_t *slots)
     *slots = config->ticks_per_wheel ? config->ticks_per_wheel : DEFAULT_SLOTS;
     if (!enums_known(config) || !clock_known(config->clock_id) || !geometry_valid(tick_ns, *slots))
         return -EINVAL;
-    if (config->now && config->drive != HWT_DRIVE_CALLER)
+    if ((config->now && config->drive != HWT_DRIVE_CALLER) || !clock_goes(config))
         return -EINVAL;
     if (config->executor && !config->execute)
         return -EINVAL;

@@ -23,6 +23,13 @@ static void arm(hwt_timer *timer)
         park_fire(&timer->park);
 }
 
+/* An event loop hears of the stop from this, and then no more from the descriptor. */
+static int say_stopped(hwt_timer *timer)
+{
+    park_end(&timer->park);
+    return -ESHUTDOWN;
+}
+
 int hwt_timer_advance(hwt_timer *timer)
 {
     int ran;
@@ -34,12 +41,12 @@ int hwt_timer_advance(hwt_timer *timer)
     if (run_is_inside(timer))
         return -EDEADLK;
     if (load_acquire(&timer->phase) >= PHASE_STOPPING)
-        return -ESHUTDOWN;
+        return say_stopped(timer);
     if (!driver_begin(timer, DRIVER_ADVANCES))
         return -EBUSY;
     if (load_acquire(&timer->phase) >= PHASE_STOPPING) { /* stopped while this got here */
         driver_end(timer);
-        return -ESHUTDOWN;
+        return say_stopped(timer);
     }
     park_leave(&timer->park);
     ran = worker_pass(timer, true);

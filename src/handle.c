@@ -18,8 +18,14 @@ static __attribute__((noinline)) void notify_cancelled(hwt_timer *timer, hwt_tim
     struct lane *lane = lanes_here(&timer->lanes);
 
     add_release(&lane->cancelled, 1);
-    if (lane_notify(lane, timeout))
-        park_wake(&timer->park);
+    if (likely(!lane_count_notice(lane))) {
+        lane_notify(lane, timeout);
+        return;
+    }
+    timer_sign_in(timer);
+    lane_notify(lane, timeout);
+    park_wake(&timer->park);
+    timer_sign_out(timer);
 }
 
 /* Won while pending. Until it is out of its slot, or its notice is queued, stop waits for it. */
@@ -43,7 +49,7 @@ static __attribute__((noinline)) enum cancel_win cancel_as_guest(hwt_timeout *ti
     hwt_timer *timer = timeout->timer;
     enum cancel_win win;
 
-    add_seq(&timer->guests, 1);
+    timer_sign_in(timer);
     win = timeout_cancel(timeout);
     if (win == CANCEL_PENDING) {
         cancel_pending(timeout);
@@ -51,7 +57,7 @@ static __attribute__((noinline)) enum cancel_win cancel_as_guest(hwt_timeout *ti
         quota_give(timer);
         add_release(&lanes_here(&timer->lanes)->cancelled, 1);
     }
-    sub_acq_rel(&timer->guests, 1);
+    timer_sign_out(timer);
     return win;
 }
 
@@ -96,12 +102,56 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
 
 /* ---- reschedule ---- */
 
+/* Whoever asks for the next deadline, and the worker's next wake-up. */
+static void tell_moved(hwt_timer *timer, uint64_t deadline)
+{
+    lane_tell_moved(lanes_here(&timer->lanes), deadline);
+    park_wake_for(&timer->park, deadline);
+}
+
 static void nudge(hwt_timer *timer, hwt_timeout *timeout)
 {
-    if (lane_notify(lanes_here(&timer->lanes), timeout))
+    struct lane *lane = lanes_here(&timer->lanes);
+    bool many = lane_count_notice(lane);
+
+    lane_notify(lane, timeout);
+    if (many)
         park_wake(&timer->park);
     /* Another one may have moved it still earlier meanwhile, and relies on this nudge. */
-    park_wake_for(&timer->park, word_deadline(load_seq(&timeout->word)));
+    tell_moved(timer, word_deadline(load_seq(&timeout->word)));
+}
+
+/*
+ * Earlier: what is to be touched after the word was won, or the nudge was queued, nothing but this
+ * holds: the worker's next wake-up, and the descriptor that is set to it.
+ */
+static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64_t deadline)
+{
+    hwt_timer *timer = timeout->timer;
+    enum move_win win;
+
+    timer_sign_in(timer);
+    win = timeout_move(timeout, deadline);
+    if (win == MOVE_NUDGE)
+        nudge(timer, timeout);
+    else if (win == MOVE_COMPARE)
+        tell_moved(timer, deadline);
+    timer_sign_out(timer);
+    return win != MOVE_LOST;
+}
+
+/* Later: one compare-and-swap, and nothing of the timer is touched. */
+HOT bool move(hwt_timeout *timeout, uint64_t deadline)
+{
+    uint64_t word = load_acquire(&timeout->word);
+
+    while (likely(word_code(word) <= WORD_NUDGED)) { /* PENDING or NUDGED */
+        if (deadline < word_deadline(word))
+            return move_as_guest(timeout, deadline);
+        if (likely(word_change(timeout, &word, deadline, word_code(word))))
+            return true;
+    }
+    return false;
 }
 
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
@@ -116,20 +166,14 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
         return false;
     if (unlikely(run_frames) && (frame = run_frame_of(timeout)) != NULL)
         return run_rearm(frame, timeout, deadline);
-    switch (timeout_move(timeout, deadline)) {
-    case MOVE_LOST: return false;
-    case MOVE_DONE: break;
-    case MOVE_NUDGE: nudge(timeout->timer, timeout); break;
-    case MOVE_COMPARE: park_wake_for(&timeout->timer->park, deadline); break;
-    }
-    return true;
+    return move(timeout, deadline);
 }
 
 /* A system clock is known without the timer, which may be gone. */
 static uint64_t handle_now(const hwt_timeout *timeout)
 {
     if (unlikely(timeout->kind & KIND_CALLERS_CLOCK))
-        return timer_now(timeout->timer);
+        return timer_reading(timeout->timer);
     return clock_system_now(timeout->kind & KIND_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC);
 }
 

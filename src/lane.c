@@ -9,11 +9,8 @@
 #define LOOK_EVERY    1024u /* submissions */
 #define SAMPLES       16u
 #define SAMPLES_TAKEN 12u
-#define SLOTS_AHEAD   16 /* the producer's prefetch of the ring */
-#define COUNT_TRIES   1000
-
-/* The bound on what is over but lies there until the worker wakes up and buries it (G6). */
-#define NOTICES_PER_WAKE 4096u
+#define SLOTS_AHEAD   16  /* the producer's prefetch of the ring */
+#define COUNT_TRIES   100 /* readings of a group */
 
 /* ---- creation ---- */
 
@@ -224,13 +221,10 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bo
     return publish(lane, origin_of(index, position), filled, deadline);
 }
 
-bool lane_notify(struct lane *lane, hwt_timeout *timeout)
+void lane_notify(struct lane *lane, hwt_timeout *timeout)
 {
-    uint64_t sent = add_relaxed(&lane->notices_sent, 1) + 1; /* after the push it may be gone */
-
     ck_stack_push_upmc(&lane->notices, &timeout->link);
     ck_pr_fence_atomic_load(); /* queued before the comparison with the wake-up (C4) */
-    return sent % NOTICES_PER_WAKE == 0;
 }
 
 void lane_tell_moved(struct lane *lane, uint64_t deadline)
@@ -277,43 +271,44 @@ hwt_timeout *lane_next_spilled(const hwt_timeout *timeout)
     return next ? container_of(next, hwt_timeout, spill) : NULL;
 }
 
-/* Against a canceller who withdraws it; `taking` is odd meanwhile (lane_count). */
-static bool take_slot(struct lane *lane, _Atomic uint64_t *slot, uint64_t *held)
+/*
+ * Against a canceller who withdraws it. The worker may be preempted between any two steps: the slot
+ * itself tells whether it has been counted yet (count_group).
+ */
+static bool take_slot(struct lane *lane, uint32_t index, uint64_t *held)
 {
-    uint64_t taking = load_relaxed(&lane->taking);
-    bool won;
+    _Atomic uint64_t *slot = &lane->ring[index], *count = &lane->taken[index / GROUP_SLOTS];
+    uint64_t taken = load_relaxed(count), emptied = slot_emptied(*held);
 
-    store_relaxed(&lane->taking, taking + 1);
-    won = cas_seq(slot, held, slot_emptied(*held));
-    if (won)
-        store_release(&lane->taken, load_relaxed(&lane->taken) + 1);
-    store_release(&lane->taking, taking + 2);
-    return won;
+    if (!cas_seq(slot, held, slot_being_taken(emptied, taken)))
+        return false;
+    store_release(count, taken + 1);
+    store_release(slot, emptied);
+    return true;
 }
 
 bool lane_take_back(struct lanes *lanes, hwt_timeout *timeout)
 {
     struct lane *lane;
-    _Atomic uint64_t *slot;
+    uint32_t index;
     uint64_t held;
     uint32_t origin;
 
     if (!origin_of_where(load_relaxed(&timeout->where), &origin))
         return false;
     lane = &lanes->lane[origin >> LANE_BITS];
-    slot = &lane->ring[origin & LANE_MASK];
-    held = load_acquire(slot);
-    return packed_timeout(held) == timeout && take_slot(lane, slot, &held);
+    index = origin & LANE_MASK;
+    held = load_acquire(&lane->ring[index]);
+    return packed_timeout(held) == timeout && take_slot(lane, index, &held);
 }
 
 /* What it held, or NULL. */
 static hwt_timeout *sweep_slot(struct lane *lane, uint32_t index)
 {
-    _Atomic uint64_t *slot = &lane->ring[index];
-    uint64_t held = load_seq(slot); /* after its group's flag was taken (C2) */
+    uint64_t held = load_seq(&lane->ring[index]); /* after its group's flag was taken (C2) */
 
     while (packed_timeout(held)) {
-        if (take_slot(lane, slot, &held))
+        if (take_slot(lane, index, &held))
             return packed_timeout(held);
     }
     return NULL;
@@ -386,35 +381,51 @@ bool lane_sweep_all(struct lane *lane, lane_take *take, void *context)
     return quiet;
 }
 
-static struct lane_tally count_once(const struct lane *lane)
-{
-    uint64_t emptied = load_acquire(&lane->carried), held = 0, taken, refused;
-    uint64_t used = (uint64_t)load_acquire(&lane->groups_used) * GROUP_SLOTS;
+struct group_tally {
+    uint64_t emptied, held, taken;
+};
 
-    for (uint64_t i = 0; i < used; i++) {
-        uint64_t slot = load_acquire(&lane->ring[i]);
-        emptied += packed_bits(slot);
-        held += packed_timeout(slot) != NULL;
+/* The same number taken before and after: but for one slot at most, nothing was taken meanwhile. */
+static bool count_group_once(const struct lane *lane, uint32_t group, struct group_tally *tally)
+{
+    uint64_t taken = load_acquire(&lane->taken[group]); /* pairs with take_slot */
+
+    *tally = (struct group_tally){.taken = taken};
+    for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
+        uint64_t slot = load_acquire(&lane->ring[group * GROUP_SLOTS + i]);
+        tally->emptied += packed_bits(slot);
+        tally->held += slot_is_held(slot);
+        tally->taken += slot_is_beyond(slot, taken);
     }
-    taken = load_acquire(&lane->taken);
+    return load_acquire(&lane->taken[group]) == taken;
+}
+
+/* A worker that was preempted is no obstacle, and one that runs is soon through with a group. */
+static struct group_tally count_group(const struct lane *lane, uint32_t group)
+{
+    struct group_tally tally;
+
+    for (unsigned tries = 0; tries < COUNT_TRIES; tries++) {
+        if (count_group_once(lane, group, &tally))
+            break;
+    }
+    return tally;
+}
+
+struct lane_tally lane_count(const struct lane *lane)
+{
+    uint64_t emptied = load_acquire(&lane->carried), held = 0, taken = 0, refused;
+    uint32_t groups = load_acquire(&lane->groups_used);
+
+    for (uint32_t group = 0; group < groups; group++) {
+        struct group_tally tally = count_group(lane, group);
+        emptied += tally.emptied;
+        held += tally.held;
+        taken += tally.taken;
+    }
     refused = load_acquire(&lane->refused);
     return (struct lane_tally){
         .scheduled = emptied + held + load_acquire(&lane->spilled) - refused,
         .withdrawn = emptied - taken - refused,
     };
-}
-
-/* What the worker takes meanwhile is in both places or in none: then count again. */
-struct lane_tally lane_count(const struct lane *lane)
-{
-    struct lane_tally tally;
-    uint64_t taking;
-
-    for (unsigned tries = 0; tries < COUNT_TRIES; tries++) {
-        taking = load_acquire(&lane->taking); /* pairs with take_slot */
-        tally = count_once(lane);
-        if (taking % 2 == 0 && load_acquire(&lane->taking) == taking)
-            break;
-    }
-    return tally;
 }

@@ -62,6 +62,26 @@ static inline bool origin_of_where(uint64_t where, uint32_t *origin)
     return where & 1;
 }
 
+/*
+ * In place of the address while the worker is between taking a timeout out and counting that: the
+ * low bit of its group's count before. No timeout lies at so low an address.
+ */
+static inline uint64_t slot_being_taken(uint64_t emptied, uint64_t taken)
+{
+    return emptied | ((taken & 1) + 1) << PACKED_LOW;
+}
+
+/* Being taken, and not among so many yet? */
+static inline bool slot_is_beyond(uint64_t slot, uint64_t taken)
+{
+    return (slot & PACKED_ADDRESS) == ((taken & 1) + 1) << PACKED_LOW;
+}
+
+static inline bool slot_is_held(uint64_t slot)
+{
+    return (slot & PACKED_ADDRESS) > UINT64_C(2) << PACKED_LOW;
+}
+
 struct lane {
     /* written by the producers on this CPU at every submission */
     alignas(CACHE_PAIR) _Atomic uint64_t tail; /* the next position; a hint, which may go astray */
@@ -88,9 +108,8 @@ struct lane {
     _Atomic uint64_t runs;     /* on an executor's threads */
     _Atomic uint64_t expired;  /* on an executor's threads */
 
-    /* written by the worker, who takes timeouts out of the slots */
-    alignas(CACHE_PAIR) _Atomic uint64_t taken;
-    _Atomic uint64_t taking; /* odd while `taken` and a slot are out of step (lane_count) */
+    /* written by the worker, who takes timeouts out of the slots: how many, by group */
+    alignas(CACHE_PAIR) _Atomic uint64_t taken[LANE_GROUPS];
 
     /* written once per group and sweep */
     alignas(CACHE_PAIR) _Atomic uint32_t groups_used; /* groups above were never filled */
@@ -138,11 +157,19 @@ static inline bool lane_withdraw(const struct lanes *lanes, const hwt_timeout *t
     return packed_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
 }
 
+/* The bound on what is over but lies there until the worker wakes up and buries it (G6). */
+#define NOTICES_PER_WAKE 4096u
+
+/* Before a notice is queued. True: they are so many that the caller shall then wake the worker. */
+static inline bool lane_count_notice(struct lane *lane)
+{
+    return (add_relaxed(&lane->notices_sent, 1) + 1) % NOTICES_PER_WAKE == 0;
+}
+
 /*
- * Queues the one notice or nudge. True: so many have been queued that the caller shall wake the
- * worker; otherwise it compares the deadline, if there is one, with the planned wake-up.
+ * Queues the one notice or nudge. Whoever has a deadline then compares it with the planned wake-up.
  */
-bool lane_notify(struct lane *lane, hwt_timeout *timeout);
+void lane_notify(struct lane *lane, hwt_timeout *timeout);
 /* After a nudge was queued, here or on another lane: somebody has been given this deadline. */
 void lane_tell_moved(struct lane *lane, uint64_t deadline);
 

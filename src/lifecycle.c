@@ -30,22 +30,25 @@ static int create_wheel(hwt_timer *timer, const hwt_config *config, uint32_t slo
 
 static int create_park(hwt_timer *timer)
 {
+    struct park *park = &timer->park;
     int fd;
 
     /* the worker wakes for a tick as a whole; the caller wants his deadlines exact */
-    park_init(&timer->park, timer->drive == HWT_DRIVE_WORKER ? timer->tick_ns - 1 : 0);
+    park_init(park, timer->drive == HWT_DRIVE_WORKER ? timer->tick_ns - 1 : 0);
     if (timer->drive == HWT_DRIVE_CALLER)
         return 0;
     if (timer->clock.id == CLOCK_MONOTONIC) {
-        store_relaxed(&timer->park.kind, PARK_FUTEX);
+        store_relaxed(&park->kind, PARK_FUTEX);
         return 0;
     }
     fd = platform_timerfd_create(timer->clock.id); /* a futex cannot follow other clocks */
     if (fd < 0)
-        return fd == -EINVAL ? -EINVAL : -ENOMEM;
-    store_relaxed(&timer->park.fd, fd);
-    store_relaxed(&timer->park.kind, PARK_TIMERFD);
-    return 0;
+        return fd;
+    store_relaxed(&park->fd, fd);
+    store_relaxed(&park->kind, PARK_TIMERFD);
+    park->clock = timer->clock.id;
+    park->bell = platform_bell_create();
+    return park->bell < 0 ? park->bell : 0;
 }
 
 static void init_worker(struct worker *w)
@@ -89,7 +92,7 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
 
 static void destroy_parts(hwt_timer *timer)
 {
-    int fd = load_relaxed(&timer->park.fd);
+    struct park *park = &timer->park;
 
     pool_unreserve(&timer->reservation); /* while it can still be asked what is pending */
     wheel_destroy(timer->worker.wheel);
@@ -100,11 +103,11 @@ static void destroy_parts(hwt_timer *timer)
     if (timer->has_attr)
         pthread_attr_destroy(&timer->attr);
     timer->has_attr = false;
-    store_relaxed(&timer->park.kind, PARK_NONE);
-    store_relaxed(&timer->park.wake_before, 0);
-    store_relaxed(&timer->park.fd, -1);
-    if (fd >= 0)
-        platform_close(fd);
+    if (load_relaxed(&park->fd) >= 0)
+        platform_close(load_relaxed(&park->fd));
+    if (park->bell >= 0)
+        platform_close(park->bell);
+    park_init(park, 0);
 }
 
 static void init_shell(hwt_timer *timer)

@@ -1,90 +1,193 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "park.h"
 
-#define AT_ONCE 1 /* a time that has passed on every clock */
+#include "clock.h"
+
+/* ---- futex: the number of the sleep, and one of these ---- */
+
+enum {
+    AWAKE = 0,
+    ASLEEP = 1,
+    WAKING = 2, /* somebody has undertaken to end it; the system call may still be to come */
+    WOKEN = 3,  /* the system call has been made */
+    STATES = 4,
+};
+
+static uint32_t in_state(uint32_t sleep, uint32_t state)
+{
+    return sleep - sleep % STATES + state;
+}
+
+/*
+ * Whoever comes while another one is between his two steps takes the second himself, instead of
+ * relying on a thread that may be preempted. A sleep with a later number was prepared after the
+ * caller had published what is urgent, so the worker has seen that.
+ */
+static void wake_sleeper(struct park *park)
+{
+    uint32_t sleep = load_seq(&park->parked);
+
+    if (sleep % STATES == ASLEEP && cas_seq(&park->parked, &sleep, in_state(sleep, WAKING)))
+        sleep = in_state(sleep, WAKING);
+    if (sleep % STATES != WAKING)
+        return;
+    platform_futex_wake_all(&park->parked);
+    cas_seq(&park->parked, &sleep, in_state(sleep, WOKEN));
+}
+
+/* ---- timer descriptor: a time in 61 bits, the number of the plan, and whether it is set ---- */
+
+#define ALARM_BITS 3
+#define ALARM_SET  UINT64_C(1)
+#define ALARM_LAST (UINT64_MAX >> ALARM_BITS)
+#define AT_ONCE    UINT64_C(1) /* a time that has passed on every clock */
+
+/* Tells a time that was wanted in one plan from the same time in the next. */
+#define ALARM_PLAN     UINT64_C(6)
+#define ALARM_PLAN_ONE UINT64_C(2)
+
+/* Nothing is earlier, and it is set: what comes too late changes nothing. */
+#define ALARM_OVER ALARM_SET
+
+static uint64_t alarm_time(uint64_t alarm)
+{
+    return alarm >> ALARM_BITS;
+}
+
+/* When the descriptor shall fire for this deadline. */
+static uint64_t time_for(const struct park *park, uint64_t deadline)
+{
+    return min_u64(max_u64(deadline, AT_ONCE) + park->slack, ALARM_LAST);
+}
+
+static int set_timer(const struct park *park, uint64_t time)
+{
+    if (time == alarm_time(ALARM_OVER) || time == ALARM_LAST)
+        time = UINT64_MAX; /* never */
+    return platform_timerfd_set(load_relaxed(&park->fd), time);
+}
+
+/*
+ * What is wanted now, if nobody has set it yet, and whatever is wanted when that is done. So nobody
+ * else's setting is undone for good: who has set an older time finds that it is not wanted any
+ * more. 0, or a negative errno.
+ */
+static int set_alarm(struct park *park)
+{
+    uint64_t alarm = load_seq(&park->alarm), seen;
+    int result;
+
+    if (alarm & ALARM_SET)
+        return 0;
+    for (;; alarm = seen) {
+        result = set_timer(park, alarm_time(alarm));
+        seen = alarm & ~ALARM_SET;
+        if (cas_seq(&park->alarm, &seen, alarm | ALARM_SET) || seen == (alarm | ALARM_SET))
+            return result;
+    }
+}
+
+static void lower_alarm(struct park *park, uint64_t time)
+{
+    uint64_t alarm = load_seq(&park->alarm), lower;
+
+    while (time < alarm_time(alarm)) {
+        lower = time << ALARM_BITS | (alarm & ALARM_PLAN);
+        if (cas_seq(&park->alarm, &alarm, lower))
+            break;
+    }
+    if (set_alarm(park) != 0 && park->bell >= 0)
+        platform_bell_ring(park->bell);
+}
+
+/* The next plan's time; not yet set. */
+static void plan_alarm(struct park *park, uint64_t time)
+{
+    uint64_t alarm = load_seq(&park->alarm), planned;
+
+    do {
+        if (alarm == ALARM_OVER)
+            return;
+        planned = time << ALARM_BITS | ((alarm + ALARM_PLAN_ONE) & ALARM_PLAN);
+    } while (!cas_seq(&park->alarm, &alarm, planned));
+}
+
+/* ---- both ---- */
 
 void park_init(struct park *park, uint64_t slack)
 {
     store_relaxed(&park->wake_before, 0);
-    store_relaxed(&park->parked, 0);
+    store_relaxed(&park->parked, AWAKE);
+    store_relaxed(&park->alarm, ALARM_LAST << ALARM_BITS | ALARM_SET);
     store_relaxed(&park->kind, PARK_NONE);
     store_relaxed(&park->fd, -1);
+    park->bell = -1;
+    park->clock = CLOCK_MONOTONIC;
     park->slack = slack;
+    park->timer_denied = false;
 }
 
-/* `published` has just been stored in wake_before. The last to set the timer sets the latest. */
-static void set_timer(struct park *park, uint64_t published)
-{
-    uint64_t set;
-
-    do {
-        set = published;
-        platform_timerfd_set(load_relaxed(&park->fd), set == AT_ONCE ? set : set + park->slack);
-        published = load_seq(&park->wake_before);
-    } while (published != set && published != 0); /* 0: the driver will set it when it is done */
-}
-
+/* Whoever reads `wake_before` sees what was stored before; pairs with park_wake_for (C4). */
 void park_publish(struct park *park, uint64_t wake_before)
 {
     int kind = load_relaxed(&park->kind);
 
-    if (kind == PARK_NONE)
-        return;
-    store_relaxed(&park->parked, 1);
-    store_seq(&park->wake_before, wake_before); /* pairs with park_wake_for and park_wake_at */
-    if (kind == PARK_TIMERFD)
-        set_timer(park, wake_before);
+    if (kind == PARK_FUTEX) {
+        store_relaxed(&park->parked, in_state(load_relaxed(&park->parked) + STATES, ASLEEP));
+        store_seq(&park->wake_before, wake_before);
+    } else if (kind == PARK_TIMERFD) {
+        plan_alarm(park, time_for(park, wake_before));
+        store_seq(&park->wake_before, wake_before);
+        park->timer_denied = set_alarm(park) != 0;
+    }
+}
+
+static void sleep_on_timer(struct park *park, uint64_t until)
+{
+    uint64_t now, most = UINT64_MAX;
+
+    if (unlikely(park->timer_denied)) {
+        now = clock_system_now(park->clock);
+        most = until > now ? until - now : 0;
+    }
+    platform_timerfd_wait(park->timer_denied ? -1 : load_relaxed(&park->fd), park->bell, most);
 }
 
 void park_sleep(struct park *park, uint64_t until)
 {
     if (load_relaxed(&park->kind) == PARK_TIMERFD)
-        platform_timerfd_wait(load_relaxed(&park->fd));
-    else
-        platform_futex_wait(&park->parked, 1, until);
+        sleep_on_timer(park, until);
+    else /* not this value: somebody has ended it already */
+        platform_futex_wait(&park->parked, in_state(load_relaxed(&park->parked), ASLEEP), until);
 }
 
 void park_leave(struct park *park)
 {
-    store_relaxed(&park->parked, 0);
     store_relaxed(&park->wake_before, 0);
-}
-
-static void wake_sleeper(struct park *park)
-{
-    if (exchange_seq(&park->wake_before, 0) == 0) /* awake, or another one is waking it */
-        return;
-    if (exchange_seq(&park->parked, 0) == 1)
-        platform_futex_wake_all(&park->parked);
-}
-
-static void lower_timer(struct park *park, uint64_t deadline)
-{
-    uint64_t planned = load_seq(&park->wake_before);
-
-    while (deadline < planned) {
-        if (cas_seq(&park->wake_before, &planned, deadline)) {
-            set_timer(park, deadline);
-            return;
-        }
-    }
+    store_relaxed(&park->parked, in_state(load_relaxed(&park->parked), AWAKE));
 }
 
 void park_wake_at(struct park *park, uint64_t deadline)
 {
     if (load_acquire(&park->kind) == PARK_TIMERFD) /* pairs with the store when it is created */
-        lower_timer(park, deadline > AT_ONCE ? deadline : AT_ONCE);
+        lower_alarm(park, deadline > 0 ? time_for(park, deadline) : AT_ONCE);
     else
         wake_sleeper(park);
 }
 
 void park_wake(struct park *park)
 {
-    park_wake_at(park, AT_ONCE);
+    park_wake_for(park, 0);
 }
 
 void park_fire(struct park *park)
 {
-    store_seq(&park->wake_before, AT_ONCE);
-    set_timer(park, AT_ONCE);
+    lower_alarm(park, AT_ONCE);
+}
+
+void park_end(struct park *park)
+{
+    exchange_seq(&park->alarm, ALARM_OVER);
+    if (load_relaxed(&park->fd) >= 0) /* otherwise whoever creates it finds that it is over */
+        set_timer(park, alarm_time(ALARM_OVER));
 }

@@ -8,10 +8,13 @@
  * first and load second, sequentially consistent, so at least one of them sees the other (the
  * Dekker pattern; rule C4 of docs/concurrency.md).
  *
- * Asleep on a futex, the worker is woken; the winner of the exchange to 0 makes the system call,
- * all others see 0 and go on. A timer descriptor need not wake anybody: it is set to the earlier
- * time, `wake_before` being lowered first. Several threads may be setting it at once, so whoever
- * has set it looks whether it is still what is published, and otherwise sets that.
+ * Nobody else writes `wake_before`, so that it never claims a wake-up which is still to come: a
+ * second word says how far the end of this sleep has come. On a futex that is the futex word, which
+ * numbers the sleeps; whoever finds the system call not made yet makes it, and whoever finds it
+ * made goes on. A timer descriptor need not wake anybody: it is set to the earlier time. `alarm` is
+ * that time, lowered first, and whether the descriptor has been set to it; whoever finds it not set
+ * yet sets it. Several may be setting it at once, so whoever has set it looks whether it is still
+ * what is wanted, and otherwise sets that.
  */
 #ifndef HWT_PARK_H
 #define HWT_PARK_H
@@ -27,13 +30,19 @@ enum park_kind {
 };
 
 struct park {
-    /* shared: the worker publishes, everyone reads and may take it down to 0 */
+    /* shared: the worker publishes, everyone reads */
     alignas(CACHE_PAIR) _Atomic uint64_t wake_before; /* 0: awake, no wake-up is needed */
-    _Atomic uint32_t parked;                          /* futex word: 1 while asleep */
+    /* shared: everyone, by compare-and-swap */
+    _Atomic uint32_t parked; /* PARK_FUTEX: the number of the sleep, and how far it has come */
+    _Atomic uint64_t alarm;  /* PARK_TIMERFD: the time it is to be set to, and whether it is */
     /* set before the park is used by more than one thread, then never changes */
     _Atomic int kind; /* enum park_kind */
     _Atomic int fd;   /* PARK_TIMERFD */
+    int bell;         /* PARK_TIMERFD of a worker: wakes it if the timer cannot be set; or -1 */
+    clockid_t clock;  /* PARK_TIMERFD of a worker */
     uint64_t slack;   /* a wake-up this much after `wake_before` is in time */
+    /* the worker's own */
+    bool timer_denied; /* the descriptor could not be set for this sleep */
 };
 
 void park_init(struct park *park, uint64_t slack);
@@ -52,8 +61,10 @@ void park_leave(struct park *park);
 void park_wake_at(struct park *park, uint64_t deadline);
 /* Anyone: end the sleep that is on, or the one that is being prepared. */
 void park_wake(struct park *park);
-/* Whoever drives: the descriptor shall be readable now. */
+/* Anyone: the descriptor shall be readable until the next park_publish. */
 void park_fire(struct park *park);
+/* Stopped, and whoever drives knows it: the descriptor shall not be readable any more, ever. */
+void park_end(struct park *park);
 
 /* Anyone, after having published a deadline: does the planned wake-up come too late for it? */
 static inline void park_wake_for(struct park *park, uint64_t deadline)

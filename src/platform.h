@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Everything that only Linux offers; platform_linux.c is the only file to port. */
+/*
+ * Everything that only Linux offers. To be ported: platform_linux.c, and platform_linux.h with the
+ * one function that is too short to be called.
+ */
 #ifndef HWT_PLATFORM_H
 #define HWT_PLATFORM_H
 
@@ -9,7 +12,19 @@
 #include <stdint.h>
 #include <time.h>
 
+#include <ck_md.h>
+
 #include "base.h"
+
+/*
+ * Concurrency Kit's headers are configured for one architecture, and on another they leave out
+ * barriers without a word. pkg-config ck even says which to the compiler, in one of its own macros.
+ */
+#if defined(__x86_64__) && !defined(__amd64__)
+#error "-D__x86_64__ (from pkg-config ck?) does not belong on this architecture"
+#elif defined(CK_MD_TSO) && !defined(__amd64__)
+#error "these headers of Concurrency Kit are for x86-64: install those for the target architecture"
+#endif
 
 /* CPUs that may ever be there, at least 1. */
 unsigned platform_cpu_count(void);
@@ -17,27 +32,9 @@ unsigned platform_cpu_count(void);
 /*
  * The CPU this thread runs on, as a hint: it may be another one by the time the caller uses it.
  */
+static inline unsigned platform_cpu(void);
+/* The same, by a call. */
 unsigned platform_cpu_slow(void);
-
-#if defined(__GLIBC__) && defined(__x86_64__) && defined(__has_include)
-#if __GLIBC_PREREQ(2, 35) && __has_include(<sys/rseq.h>)
-#include <sys/rseq.h>
-#define PLATFORM_RSEQ 1
-#endif
-#endif
-
-static inline unsigned platform_cpu(void)
-{
-#ifdef PLATFORM_RSEQ
-    /* The kernel keeps this word of the thread's restartable-sequence area current. */
-    const char *thread;
-    __asm__("mov %%fs:0, %0" : "=r"(thread));
-    int cpu = (int)*(const volatile uint32_t *)(const void *)(thread + __rseq_offset + 4);
-    if (likely(cpu >= 0 && __rseq_size > 0))
-        return (unsigned)cpu;
-#endif
-    return platform_cpu_slow();
-}
 
 /*
  * Sleep while *word is expected, until the absolute CLOCK_MONOTONIC time (UINT64_MAX: no limit).
@@ -46,11 +43,22 @@ static inline unsigned platform_cpu(void)
 void platform_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t until_ns);
 void platform_futex_wake_all(_Atomic uint32_t *word);
 
-/* Timer descriptors; all return a descriptor or 0, or a negative errno. */
+/*
+ * Timer descriptors; all return a descriptor or 0, or a negative errno. One that was created can
+ * also be set, though a sandbox that is entered later may forbid that.
+ */
 int platform_timerfd_create(clockid_t clock_id);
 int platform_timerfd_set(int fd, uint64_t deadline_ns); /* UINT64_MAX disarms */
-void platform_timerfd_wait(int fd);                     /* blocks until it has fired */
+/*
+ * Until it has fired, the bell was rung, or so long (UINT64_MAX: no limit). -1: there is no such
+ * descriptor, or no bell.
+ */
+void platform_timerfd_wait(int fd, int bell, uint64_t most_ns);
 void platform_close(int fd);
+
+/* A descriptor that ends somebody's platform_timerfd_wait: it, or a negative errno. */
+int platform_bell_create(void);
+void platform_bell_ring(int bell);
 
 /* The calling thread becomes a worker: name, finest timer slack. */
 void platform_name_worker(const char *name);
@@ -72,5 +80,7 @@ void platform_unmap(void *memory, size_t size);
 void platform_advise_huge(void *memory, size_t size);
 void platform_advise_small(void *memory, size_t size);
 void platform_release_pages(void *memory, size_t size);
+
+#include "platform_linux.h"
 
 #endif

@@ -8,13 +8,16 @@
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
+#define NSEC_PER_SEC  UINT64_C(1000000000)
+#define NSEC_PER_MSEC UINT64_C(1000000)
+#define FAR_OFF       (UINT64_C(1) << 61) /* 73 years */
 
 unsigned platform_cpu_count(void)
 {
@@ -60,12 +63,16 @@ void platform_futex_wake_all(_Atomic uint32_t *word)
 int platform_timerfd_create(clockid_t clock_id)
 {
     int saved = errno;
-    int fd = timerfd_create(clock_id, TFD_NONBLOCK | TFD_CLOEXEC);
+    int fd = timerfd_create(clock_id, TFD_NONBLOCK | TFD_CLOEXEC), result;
 
     if (fd < 0) {
         fd = -errno;
-        errno = saved;
+    } else if ((result = platform_timerfd_set(fd, FAR_OFF)) != 0 ||
+               (result = platform_timerfd_set(fd, UINT64_MAX)) != 0) {
+        close(fd);
+        fd = result;
     }
+    errno = saved;
     return fd;
 }
 
@@ -83,12 +90,51 @@ int platform_timerfd_set(int fd, uint64_t deadline_ns)
     return result;
 }
 
-void platform_timerfd_wait(int fd)
+/* Not before that time has passed. */
+static int to_milliseconds(uint64_t ns)
 {
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN, .revents = 0};
+    uint64_t ms = ns / NSEC_PER_MSEC + 1;
+
+    if (ns == UINT64_MAX)
+        return -1;
+    return ms < INT_MAX ? (int)ms : INT_MAX;
+}
+
+void platform_timerfd_wait(int fd, int bell, uint64_t most_ns)
+{
+    struct pollfd poll_fd[2] = {
+        {.fd = fd, .events = POLLIN, .revents = 0},
+        {.fd = bell, .events = POLLIN, .revents = 0},
+    };
+    uint64_t rings;
     int saved = errno;
 
-    poll(&poll_fd, 1, -1);
+    if (poll(poll_fd, 2, to_milliseconds(most_ns)) > 0 && poll_fd[1].revents & POLLIN) {
+        while (read(bell, &rings, sizeof rings) > 0)
+            continue;
+    }
+    errno = saved;
+}
+
+int platform_bell_create(void)
+{
+    int saved = errno;
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+
+    if (fd < 0) {
+        fd = -errno;
+        errno = saved;
+    }
+    return fd;
+}
+
+void platform_bell_ring(int bell)
+{
+    const uint64_t once = 1;
+    int saved = errno;
+
+    while (write(bell, &once, sizeof once) < 0 && errno == EINTR) /* full: it rings already */
+        continue;
     errno = saved;
 }
 

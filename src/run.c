@@ -214,17 +214,31 @@ bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t dea
 
 /* ---- on an executor ---- */
 
-/* The end of a run elsewhere is a message to the worker: it buries it, or files it again. */
+/*
+ * The end of a run elsewhere is a message to the worker: it buries it, or files it again. Once that
+ * is queued the timer may be gone, but for its shell, unless this has signed in there before. The
+ * job's share keeps the timeout.
+ */
 static void report(hwt_timer *timer, hwt_timeout *timeout)
 {
-    struct park *park = &timer->park;
-    bool wake = lane_notify(lanes_here(&timer->lanes), timeout);
+    struct lane *lane = lanes_here(&timer->lanes);
+    bool many = lane_count_notice(lane);
+    bool again = word_code(load_acquire(&timeout->word)) == WORD_NUDGED;
 
-    /* From here on the timer may be gone, but for its shell. The job's share keeps the timeout. */
-    if (wake)
-        park_wake(park);
-    if (word_code(load_seq(&timeout->word)) == WORD_NUDGED)
-        park_wake_for(park, word_deadline(load_seq(&timeout->word)));
+    if (likely(!many && !again)) {
+        lane_notify(lane, timeout);
+        return;
+    }
+    timer_sign_in(timer);
+    lane_notify(lane, timeout);
+    if (many)
+        park_wake(&timer->park);
+    if (word_code(load_seq(&timeout->word)) == WORD_NUDGED) {
+        uint64_t deadline = word_deadline(load_seq(&timeout->word));
+        lane_tell_moved(lane, deadline);
+        park_wake_for(&timer->park, deadline);
+    }
+    timer_sign_out(timer);
 }
 
 static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)

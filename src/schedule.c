@@ -106,7 +106,7 @@ int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_
 
     if (unlikely(result != 0))
         return result;
-    return schedule(timer, task, arg, deadline_after(timer_now(timer), delay_ns), timeout);
+    return schedule(timer, task, arg, deadline_after(timer_reading(timer), delay_ns), timeout);
 }
 
 /* ---- with a period or a hook ---- */
@@ -152,7 +152,7 @@ int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
 
     if (result != 0 || (result = admit(timer, spec->task)) != 0)
         return result;
-    deadline = deadline_after(timer_now(timer), spec->delay_ns);
+    deadline = deadline_after(timer_reading(timer), spec->delay_ns);
     if (!spec->period_ns && !spec->cancelled)
         return schedule(timer, spec->task, spec->arg, deadline, timeout);
     return schedule_extended(timer, spec, deadline, timeout);

@@ -46,10 +46,9 @@ static void end_worker(hwt_timer *timer)
 {
     for (unsigned i = 0; i < timer->lanes.count; i++)
         lane_close(&timer->lanes.lane[i]);
-    if (timer->has_thread) {
-        park_wake(&timer->park);
+    park_wake(&timer->park); /* the worker, or an event loop: until it advances the next time */
+    if (timer->has_thread)
         pthread_join(timer->thread, NULL);
-    }
     driver_begin(timer, DRIVER_STOPS); /* an advance that is on ends soon: it looks at `phase` */
     reclaim_all(timer);
     driver_end(timer);

@@ -4,7 +4,7 @@
  *
  * A timer's shell (this struct) is type-stable: destroy keeps it for the next create instead of
  * giving it back to malloc, so that a handle which outlives its timer (G9) may still read
- * `generation` and compare with `park`. Everything it points to is freed.
+ * `generation` and sign in with `guests`. Everything it points to is freed.
  */
 #ifndef HWT_TIMER_H
 #define HWT_TIMER_H
@@ -20,6 +20,8 @@
 #include "wheel.h"
 
 enum phase { PHASE_CREATED, PHASE_RUNNING, PHASE_STOPPING, PHASE_STOPPED };
+
+static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadline but never");
 
 /*
  * The worker's own: touched by the worker thread; with HWT_DRIVE_CALLER by whoever is `driver`; by
@@ -105,6 +107,26 @@ struct hwt_timer {
 static inline bool timer_is_ours(const hwt_timer *timer)
 {
     return likely(load_relaxed(&timer->generation) == load_relaxed(&fork_generation));
+}
+
+/*
+ * Who signs in with the shell, before he wins a word or while stop waits for him anyway, may touch
+ * all of the timer until he signs out: stop waits for him (C6).
+ */
+static inline void timer_sign_in(hwt_timer *timer)
+{
+    add_seq(&timer->guests, 1);
+}
+
+static inline void timer_sign_out(hwt_timer *timer)
+{
+    sub_acq_rel(&timer->guests, 1); /* pairs with stop's look at `guests` */
+}
+
+/* For deadline_after, which clamps the sum. */
+static inline uint64_t timer_reading(const hwt_timer *timer)
+{
+    return clock_reading(&timer->clock);
 }
 
 static inline uint64_t timer_now(const hwt_timer *timer)

@@ -133,15 +133,20 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         }
     }
 
-    void move(unsigned deadline)
+    /* As a guest: the comparison with the wake-up, and the descriptor, come last. */
+    void move_as_guest(unsigned deadline)
     {
-        unsigned seen = load_acquire(word);
+        unsigned seen;
+        bool guest = mutant != MOVER_NOT_A_GUEST;
 
+        if (guest)
+            add_seq(guests, 1u);
+        seen = load_acquire(word);
         for (;;) {
             unsigned from = word_code(seen);
             bool earlier = deadline < word_deadline(seen);
             if (from != PENDING && from != NUDGED)
-                return;
+                break;
             touch();
             if (!cas_seq(word, seen, word_make(deadline, earlier ? (unsigned)NUDGED : from)))
                 continue;
@@ -150,9 +155,29 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
                 touch();
                 (void)load_seq(word);
             } else if (earlier) {
+                (void)load_relaxed(jobs); /* a step, before the comparison */
                 model_corner(MOVED_WHILE_NUDGED);
             }
-            return;
+            if (earlier)
+                touch_lanes(); /* the timer is still there */
+            break;
+        }
+        if (guest)
+            sub_acq_rel(guests, 1u);
+    }
+
+    void move(unsigned deadline)
+    {
+        unsigned seen = load_acquire(word);
+
+        while (word_code(seen) <= NUDGED) {
+            if (deadline < word_deadline(seen)) {
+                move_as_guest(deadline);
+                return;
+            }
+            touch();
+            if (cas_acq_rel(word, seen, word_make(deadline, word_code(seen))))
+                return;
         }
     }
 
@@ -234,6 +259,22 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             drop_and_free();
     }
 
+    void report()
+    {
+        bool again = word_code(load_acquire(word)) == NUDGED;
+        bool guest = again && mutant != REPORTER_NOT_A_GUEST;
+
+        if (guest)
+            add_seq(guests, 1u);
+        lane_notify();
+        if (again) {
+            (void)load_seq(word);
+            touch_lanes(); /* the timer is still there */
+        }
+        if (guest)
+            sub_acq_rel(guests, 1u);
+    }
+
     void run_job()
     {
         touch();
@@ -246,7 +287,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             running = 0;
             finish(NUDGED);
             run_over();
-            lane_notify(); /* report */
+            report();
             if (mutant != JOB_WITHOUT_SHARE)
                 touch();
         } else {

@@ -6,10 +6,10 @@
  * Two threads submit to one group of a lane, the second with the later deadline, so that it does
  * not lower `earliest`; two others move a timeout that the worker has filed already. Deadlines are
  * moments of the clock, which goes on only while the worker sleeps; a tick is 1. The worker may
- * not sleep past the deadline of a submission that has returned, whatever the other threads are at,
- * unless one of them has undertaken to wake it and has not come to it yet; nor past that of a move
- * when both movers have returned. In half of the runs it sleeps on a timer descriptor instead of a
- * futex, and there only the moment counts when all have returned.
+ * not sleep past the deadline of a submission that has returned, whatever the other threads are at;
+ * nor past that of a move when both movers have returned. In half of the runs it sleeps on a timer
+ * descriptor instead of a futex, and there this holds whenever nobody has just set the descriptor
+ * and not looked yet whether that is still what is wanted.
  */
 #include "model.h"
 
@@ -28,6 +28,11 @@ enum {
     NUDGE_COMPARES_ITS_OWN,
     NO_LOOK_AT_MAIL,
     TIMER_SET_ONCE,
+    RELIES_ON_THE_FIRST_WAKER,
+    WOKEN_BEFORE_THE_CALL,
+    WAKER_WRITES_THE_PLAN,
+    RELIES_ON_THE_FIRST_SETTER,
+    SLEEPS_ON_ANY_NUMBER,
 };
 
 static const model_case mutants[] = {
@@ -45,6 +50,11 @@ static const model_case mutants[] = {
     {NUDGE_COMPARES_ITS_OWN, "nudge compares the deadline it set, not the word's"},
     {NO_LOOK_AT_MAIL, "second look leaves out the notices"},
     {TIMER_SET_ONCE, "timer descriptor set without looking again"},
+    {RELIES_ON_THE_FIRST_WAKER, "second waker relies on the first one's system call"},
+    {WOKEN_BEFORE_THE_CALL, "sleep marked as ended before the system call"},
+    {WAKER_WRITES_THE_PLAN, "wake_before taken down to 0 by the waker, after the system call"},
+    {RELIES_ON_THE_FIRST_SETTER, "whoever finds the time lowered relies on its being set"},
+    {SLEEPS_ON_ANY_NUMBER, "worker falls asleep though somebody has ended the sleep"},
 };
 
 static const unsigned never = 1000;
@@ -62,8 +72,12 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     static const unsigned nudged = 10000;
     /* the park */
     rl::atomic<unsigned> wake_before;
-    rl::atomic<unsigned> parked;
-    rl::atomic<unsigned> timer; /* the descriptor's, in the kernel */
+    rl::atomic<unsigned> parked; /* 4 times the number of the sleep, and a state */
+    rl::atomic<unsigned> alarm;  /* 4 times the time, 2: plan odd or even, 1: set */
+    /* in the kernel */
+    rl::atomic<unsigned> wakes; /* system calls */
+    rl::atomic<unsigned> timer; /* the descriptor's */
+    unsigned setters;           /* have set it, and not looked yet */
     bool timerfd;
     rl::atomic<unsigned> returned[WORKER];
     /* the worker's own */
@@ -88,7 +102,10 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         store_relaxed(word, 20u);
         store_relaxed(wake_before, 0u);
         store_relaxed(parked, 0u);
+        store_relaxed(alarm, never * 4 + 1);
+        store_relaxed(wakes, 0u);
         store_relaxed(timer, never);
+        setters = 0;
         timerfd = rl::rand(2);
         for (unsigned i = 0; i < WORKER; i++)
             store_relaxed(returned[i], 0u);
@@ -99,34 +116,64 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
     /* ---- park.c, park.h ---- */
 
+    enum { AWAKE, ASLEEP, WAKING, WOKEN };
+
     void wake_sleeper()
     {
-        if (exchange_seq(wake_before, 0u) == 0)
-            return;
-        exchange_seq(parked, 0u);
-    }
+        unsigned sleep = load_seq(parked);
+        bool first = false;
 
-    void set_timer(unsigned published)
-    {
-        unsigned set;
-
-        do {
-            set = published;
-            exchange_seq(timer, set);
-            published = load_seq(wake_before);
-        } while (mutant != TIMER_SET_ONCE && published != set && published != 0);
-    }
-
-    void lower_timer(unsigned deadline)
-    {
-        unsigned planned = load_seq(wake_before);
-
-        while (deadline < planned) {
-            if (cas_seq(wake_before, planned, deadline)) {
-                set_timer(deadline);
-                return;
-            }
+        if (sleep % 4 == ASLEEP) {
+            first = cas_seq(parked, sleep, sleep / 4 * 4 + WAKING);
+            if (first)
+                sleep = sleep / 4 * 4 + WAKING;
         }
+        if (sleep % 4 != WAKING || (mutant == RELIES_ON_THE_FIRST_WAKER && !first))
+            return;
+        if (mutant == WOKEN_BEFORE_THE_CALL)
+            cas_seq(parked, sleep, sleep / 4 * 4 + WOKEN);
+        add_seq(wakes, 1u);
+        cas_seq(parked, sleep, sleep / 4 * 4 + WOKEN);
+        if (mutant == WAKER_WRITES_THE_PLAN)
+            exchange_seq(wake_before, 0u);
+    }
+
+    void set_alarm()
+    {
+        unsigned wanted = load_seq(alarm), seen;
+        bool first = true;
+
+        if (wanted & 1)
+            return;
+        for (;; wanted = seen) {
+            exchange_seq(timer, wanted / 4);
+            setters += first;
+            first = false;
+            seen = wanted / 2 * 2;
+            if (cas_seq(alarm, seen, wanted | 1) || seen == (wanted | 1) ||
+                mutant == TIMER_SET_ONCE)
+                break;
+        }
+        setters--;
+    }
+
+    void lower_alarm(unsigned time)
+    {
+        unsigned seen = load_seq(alarm);
+        bool lowered = false;
+
+        while (!lowered && time < seen / 4)
+            lowered = cas_seq(alarm, seen, time * 4 + (seen & 2));
+        if (lowered || mutant != RELIES_ON_THE_FIRST_SETTER)
+            set_alarm();
+    }
+
+    void plan_alarm(unsigned time)
+    {
+        unsigned before = load_seq(alarm);
+
+        while (!cas_seq(alarm, before, time * 4 + (~before & 2)))
+            continue;
     }
 
     void park_wake_for(unsigned deadline)
@@ -135,7 +182,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             mutant == COMPARED_RELAXED ? load_relaxed(wake_before) : load_seq(wake_before);
 
         if (deadline < planned && timerfd)
-            lower_timer(deadline);
+            lower_alarm(deadline);
         else if (deadline < planned)
             wake_sleeper();
     }
@@ -289,19 +336,22 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
     void park_publish(unsigned planned)
     {
-        store_relaxed(parked, 1u);
+        if (!timerfd)
+            store_relaxed(parked, (load_relaxed(parked) / 4 + 1) * 4 + ASLEEP);
+        else
+            plan_alarm(planned);
         if (mutant == PLAN_RELAXED)
             store_relaxed(wake_before, planned);
         else
             store_seq(wake_before, planned);
         if (timerfd)
-            set_timer(planned);
+            set_alarm();
     }
 
     void park_leave()
     {
-        store_relaxed(parked, 0u);
         store_relaxed(wake_before, 0u);
+        store_relaxed(parked, load_relaxed(parked) / 4 * 4 + AWAKE);
     }
 
     bool plan(unsigned *until)
@@ -321,10 +371,10 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     }
 
     /*
-     * Asleep, and nobody has undertaken to end that (who has may still be preempted: that is the
-     * one thread that another's wake-up can depend on): what has returned must be covered.
+     * Asleep: what has returned must be covered, or the system call have been made. What the other
+     * threads are at does not matter, but that the second mover relies on the first one's nudge.
      */
-    bool all_returned(unsigned until)
+    bool all_returned(unsigned until, unsigned before)
     {
         unsigned back = 0, moves = 0;
         bool submitted[SUBMITTERS];
@@ -333,7 +383,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             back += submitted[i] = load_acquire(returned[i]);
         for (unsigned i = SUBMITTERS; i < WORKER; i++)
             moves += load_acquire(returned[i]);
-        if (load_seq(wake_before) == 0)
+        if (load_seq(wakes) != before)
             return false;
         for (unsigned i = 0; i < SUBMITTERS; i++)
             RL_ASSERT(!submitted[i] || filed[i] || deadline_of(i) >= until);
@@ -342,20 +392,25 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         return back + moves == WORKER;
     }
 
-    /* On a descriptor the timer itself must be right once nobody is about to set it any more. */
+    /* On a descriptor the timer itself must be right, unless somebody is about to look at it. */
     bool sleep_on_timer()
     {
         for (;;) {
-            unsigned until = load_seq(timer), back = 0;
-            for (unsigned i = 0; i < WORKER; i++)
-                back += load_acquire(returned[i]);
-            if (back == WORKER) {
-                until = load_seq(timer);
-                for (unsigned i = 0; i < SUBMITTERS; i++)
-                    RL_ASSERT(filed[i] || deadline_of(i) >= until);
-                RL_ASSERT(moved <= now || load_seq(word) % nudged >= until);
-            }
-            if (back == WORKER || (until < 20 && rl::rand(4) == 0)) {
+            unsigned until, back = 0, moves = 0, moved_to = load_seq(word) % nudged;
+            bool submitted[SUBMITTERS];
+
+            for (unsigned i = 0; i < SUBMITTERS; i++)
+                back += submitted[i] = load_acquire(returned[i]);
+            for (unsigned i = SUBMITTERS; i < WORKER; i++)
+                moves += load_acquire(returned[i]);
+            if (moves == MOVERS)
+                moved_to = load_seq(word) % nudged;
+            until = load_seq(timer); /* and `setters` at the same moment */
+            for (unsigned i = 0; i < SUBMITTERS; i++)
+                RL_ASSERT(!submitted[i] || setters > 0 || filed[i] || deadline_of(i) >= until);
+            if (moves == MOVERS)
+                RL_ASSERT(setters > 0 || moved <= now || moved_to >= until);
+            if (back + moves == WORKER || (until < 20 && rl::rand(4) == 0)) {
                 if (until != never && until > now)
                     now = until;
                 return until != never;
@@ -370,12 +425,17 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
      */
     bool sleep(unsigned until)
     {
-        while (load_seq(parked)) {
-            bool over = all_returned(until);
+        unsigned before = load_seq(wakes); /* the kernel looks at the word, and then counts it in */
+        unsigned seen = load_seq(parked);
+
+        if (seen % 4 != ASLEEP && mutant != SLEEPS_ON_ANY_NUMBER)
+            return true;
+        while (load_seq(wakes) == before) {
+            bool over = all_returned(until, before);
             if (over || (until < 20 && rl::rand(4) == 0)) {
                 if (until != never)
                     now = until;
-                return until != never || load_seq(parked) == 0;
+                return until != never || load_seq(wakes) != before;
             }
             rl::yield(1, $);
         }

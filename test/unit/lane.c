@@ -326,7 +326,7 @@ static void count_over_the_carry(bool by_withdrawing)
     const uint64_t preset = COUNT_MAX - 3;
 
     store_relaxed(&lane->ring[5], preset >> SLOT_COUNT_LOW << 48 | (preset & 63));
-    store_relaxed(&lane->taken, by_withdrawing ? 0 : preset);
+    store_relaxed(&lane->taken[0], by_withdrawing ? 0 : preset);
     for (uint64_t i = 1; i <= 8; i++) {
         fill_and_empty(i, by_withdrawing);
         check_tally(preset + i, by_withdrawing ? preset + i : 0);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* platform_cpu: read from memory, where the C library has a restartable-sequence area. */
+#ifndef HWT_PLATFORM_LINUX_H
+#define HWT_PLATFORM_LINUX_H
+
+#ifndef HWT_PLATFORM_H
+#error "include platform.h instead"
+#endif
+
+#if defined(__GLIBC__) && defined(__x86_64__) && defined(__has_include)
+#if __GLIBC_PREREQ(2, 35) && __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#define PLATFORM_RSEQ 1
+#endif
+#endif
+
+static inline unsigned platform_cpu(void)
+{
+#ifdef PLATFORM_RSEQ
+    /* The kernel keeps this word of the thread's restartable-sequence area current. */
+    const char *thread;
+    __asm__("mov %%fs:0, %0" : "=r"(thread));
+    int cpu = (int)*(const volatile uint32_t *)(const void *)(thread + __rseq_offset + 4);
+    if (likely(cpu >= 0 && __rseq_size > 0))
+        return (unsigned)cpu;
+#endif
+    return platform_cpu_slow();
+}
+
+#endif

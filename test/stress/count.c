@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * hwt_timer_pending by a thread that preempts the worker wherever it happens to be, and lets it not
+ * run before it has its answer (a real-time thread on the same CPU): the answer is right (G3) and
+ * comes within a few readings of the lanes. Without the right to real-time scheduling: skipped.
+ */
+#include "stress.h"
+
+enum { MANY = 12000 };
+
+#define BOUND (STRESS_SANITIZED ? HWT_MSEC(50) : HWT_MSEC(10))
+
+static hwt_timer *timer;
+static hwt_timeout *timeouts[MANY];
+static _Atomic uint64_t swept;
+
+static void nothing(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+static void mark(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    atomic_fetch_add(&swept, 1);
+}
+
+/* The worker was created before, and stays an ordinary thread. */
+static bool become_real_time(void)
+{
+    struct sched_param param = {.sched_priority = 1};
+
+    return pthread_setschedparam(pthread_self(), SCHED_FIFO, &param) == 0;
+}
+
+/* Fills the lane, then one that is due makes the worker take all out: up to MANY + 1 pend. */
+static uint64_t watch_a_sweep(uint64_t *longest)
+{
+    uint64_t looks = 0, before = atomic_load(&swept);
+
+    for (unsigned i = 0; i < MANY; i++)
+        STRESS_OK(hwt_new_timeout(timer, nothing, NULL, HWT_SEC(3600), &timeouts[i]));
+    STRESS_OK(hwt_new_timeout(timer, mark, NULL, 0, NULL));
+    for (; atomic_load(&swept) == before; looks++) {
+        uint64_t start, took, pending;
+
+        stress_sleep(1000 + stress_below(20000)); /* the worker's turn */
+        start = stress_now();
+        pending = hwt_timer_pending(timer);
+        took = stress_now() - start;
+        *longest = took > *longest ? took : *longest;
+        STRESS_CHECK(pending == MANY || pending == MANY + 1, "G3: %" PRIu64 " pending", pending);
+    }
+    for (unsigned i = 0; i < MANY; i++) {
+        STRESS_CHECK(hwt_timeout_cancel(timeouts[i]), "it is pending");
+        hwt_timeout_unref(timeouts[i]);
+    }
+    return looks;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t end = stress_deadline(stress_begin(argc, argv, 2));
+    uint64_t looks = 0, longest = 0;
+    hwt_config config;
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    hwt_config_init(&config);
+    STRESS_OK(hwt_timer_create(&timer, &config));
+    STRESS_OK(hwt_timer_start(timer));
+    if (!become_real_time()) {
+        printf("stress_count: no right to real-time scheduling\n");
+        return 77;
+    }
+    while (stress_now() < end) {
+        looks += watch_a_sweep(&longest);
+        stress_sleep(HWT_MSEC(2)); /* what was cancelled is buried */
+    }
+    STRESS_OK(hwt_timer_destroy(timer));
+    STRESS_CHECK(longest < BOUND, "G3: an answer took %" PRIu64 " us", longest / 1000);
+    return stress_end("stress_count", "%" PRIu64 " looks, the longest took %" PRIu64 " us", looks,
+                      longest / 1000);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Counting while the worker is between any two of the steps in which it takes a timeout out of its
+ * slot, for as long as it likes: the count is right and comes at once (G3).
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lane.h"
+#include "support.h"
+
+enum { MANY = 1000, AT = 70 };
+
+static struct lanes lanes;
+static struct lane *lane;
+static hwt_timeout *node;
+
+static void open_lanes(void)
+{
+    bool crowded = false;
+
+    test_arm();
+    cr_assert_eq(lanes_create(&lanes, 1), 0);
+    lane = &lanes.lane[0];
+    node = aligned_alloc(CACHE_LINE, MANY * sizeof *node);
+    cr_assert(node);
+    memset((void *)node, 0, MANY * sizeof *node);
+    for (unsigned i = 0; i < MANY; i++)
+        cr_assert_eq(lane_submit(&lanes, &node[i], 1000, &crowded), 0);
+}
+
+static void close_lanes(void)
+{
+    lanes_destroy(&lanes);
+    free(node);
+}
+
+TestSuite(lane_count, .init = open_lanes, .fini = close_lanes);
+
+static void check_tally(uint64_t withdrawn)
+{
+    uint64_t start = real_now(CLOCK_MONOTONIC);
+    struct lane_tally tally = lane_count(lane);
+
+    cr_assert_eq(tally.scheduled, MANY);
+    cr_assert_eq(tally.withdrawn, withdrawn);
+    cr_assert_lt(real_now(CLOCK_MONOTONIC) - start, HWT_MSEC(5));
+}
+
+/* What take_slot does, with a look after each step; the group's count is even, then odd. */
+static void take_in_steps(unsigned at)
+{
+    _Atomic uint64_t *slot = &lane->ring[node[at].origin & LANE_MASK];
+    _Atomic uint64_t *taken = &lane->taken[(node[at].origin & LANE_MASK) / GROUP_SLOTS];
+    uint64_t held = load_seq(slot), count = load_seq(taken);
+
+    cr_assert_eq(slot_timeout(held), &node[at]);
+    store_seq(slot, slot_being_taken(slot_emptied(held), count));
+    check_tally(0);
+    cr_assert_not(lane_withdraw(&lanes, &node[at]), "a canceller comes too late");
+    store_seq(taken, count + 1);
+    check_tally(0);
+    store_seq(slot, slot_emptied(held));
+    check_tally(0);
+}
+
+Test(lane_count, between_the_steps)
+{
+    take_in_steps(AT);
+    take_in_steps(AT + 1);
+    take_in_steps(AT + 2);
+    take_in_steps(0);
+    take_in_steps(MANY - 1);
+}
+
+/* A producer steps over a slot that is being taken, as over one that is filled. */
+Test(lane_count, beside_a_producer)
+{
+    _Atomic uint64_t *slot = &lane->ring[5];
+    uint64_t held = load_seq(slot);
+    bool crowded = false;
+    hwt_timeout *other = aligned_alloc(CACHE_LINE, sizeof *other);
+
+    cr_assert(other);
+    store_seq(slot, slot_being_taken(slot_emptied(held), 0));
+    store_relaxed(&lane->tail, 5);
+    cr_assert_eq(lane_submit(&lanes, other, 1000, &crowded), 0);
+    cr_assert_neq(other->origin, 5);
+    cr_assert_eq(lane_count(lane).scheduled, MANY + 1);
+    free(other);
+}
