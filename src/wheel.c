@@ -169,7 +169,7 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
         for (unsigned i = 0; i < count; i++) {
             hwt_timeout *timeout = packed_timeout(batch[i]);
             uint64_t deadline = timeout_deadline(timeout);
-            if (deadline > limit)
+            if (!due || deadline > limit)
                 wheel_insert(wheel, timeout, deadline);
             else if (unlikely(!wheel_bucket_insert(wheel, due, timeout, deadline)))
                 agenda_add(&wheel->agenda, timeout, deadline);
@@ -277,7 +277,8 @@ hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact)
 
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
 {
-    return wheel->ops->sharing(wheel, earliest) <= SPARSE;
+    /* the pen waits for the end of the tick, whatever else is due */
+    return likely(!wheel->pen) && wheel->ops->sharing(wheel, earliest) <= SPARSE;
 }
 
 /* ---- what comes next ---- */
