@@ -126,16 +126,25 @@ static void pen_expire(struct wheel *wheel)
 
 /* ---- filing ---- */
 
+/* It leaves what `ops` files. */
+static void forget_witness(struct wheel *wheel, const hwt_timeout *timeout)
+{
+    if (wheel->witness == timeout)
+        wheel->witness = NULL;
+}
+
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t tick = wheel_tick_of(wheel, deadline);
 
     /* W1; W2 (a nudged one that comes down a level while `current` is ahead of `covered`) */
     if (unlikely(deadline <= wheel->covered || tick < wheel->current)) {
+        forget_witness(wheel, timeout); /* it was nudged meanwhile */
         agenda_add(&wheel->agenda, timeout, deadline);
         return;
     }
     if (unlikely(!wheel->ops->insert(wheel, timeout, deadline, tick))) {
+        forget_witness(wheel, timeout);
         pen_insert(wheel, timeout);
         return;
     }
@@ -178,12 +187,6 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
 }
 
 /* ---- removal ---- */
-
-static void forget_witness(struct wheel *wheel, const hwt_timeout *timeout)
-{
-    if (wheel->witness == timeout)
-        wheel->witness = NULL;
-}
 
 /* False: it is in the agenda. */
 static bool remove_now(struct wheel *wheel, hwt_timeout *timeout)
