@@ -289,13 +289,12 @@ void agenda_add(struct agenda *agenda, hwt_timeout *timeout, uint64_t deadline)
 
 /* ---- from the parts to the front ---- */
 
-/* Those with a rank beyond `bound` were moved later: back into the parts. The front is sorted. */
-static void send_back_moved(struct agenda *agenda)
+/* Those from this rank on were moved later: back into the parts. The front is sorted. */
+static void send_back_moved(struct agenda *agenda, agenda_rank end)
 {
     const struct entry *front = agenda->more->front;
 
-    while (agenda->hi > agenda->lo &&
-           rank_of_entry(agenda, &front[agenda->hi - 1]) >= agenda->bound) {
+    while (agenda->hi > agenda->lo && rank_of_entry(agenda, &front[agenda->hi - 1]) >= end) {
         const struct entry *entry = &front[--agenda->hi];
         place(agenda, entry->timeout, rank_of_entry(agenda, entry));
     }
@@ -333,8 +332,7 @@ static void fill_front(struct agenda *agenda, unsigned level, unsigned part)
         agenda->bound = end;
     }
     sort_into_front(agenda, count, rank_deadline(agenda, start));
-    if (agenda->bound == end)
-        send_back_moved(agenda);
+    send_back_moved(agenda, end);
 }
 
 /* By the timeout's own deadline, wherever that leads. */
@@ -418,7 +416,7 @@ static agenda_rank tie_rank(const struct agenda *agenda)
     bool chunks_only = !tie->slot[0] && !tie->slot[1] && !tie->slot[2] && !tie->slot[3];
     const struct chunk *chunk = container_of(tie->ring.prev, const struct chunk, ring);
 
-    return rank_make(agenda, agenda->tie_deadline, chunks_only ? chunk->least : 0);
+    return rank_make(agenda, agenda->tie_deadline, chunks_only ? chunk_least(chunk) : 0);
 }
 
 static void open_inline(struct agenda *agenda)
