@@ -338,8 +338,8 @@ static void fill_front(struct agenda *agenda, unsigned level, unsigned part)
 /* By the timeout's own deadline, wherever that leads. */
 static void spread_touched(struct agenda *agenda, hwt_timeout *timeout)
 {
-    uint64_t deadline = timeout_deadline(timeout);
-    add_rank(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
+    struct entry entry = entry_of(timeout);
+    add_rank(agenda, timeout, rank_of_entry(agenda, &entry));
 }
 
 /* By its key, if that tells the digit in which it differs from `last`. */
@@ -463,7 +463,8 @@ static bool refill(struct agenda *agenda)
             agenda->bound = RANK_MAX;
             return false;
         }
-        if (tied && (!any || level <= TIE_LEVEL))
+        if (tied &&
+            (!any || level <= TIE_LEVEL || tie_rank(agenda) < part_start(agenda, level, part)))
             open_tie(agenda);
         else if (!tied && (level == 0 || part_fits(agenda, level, part)))
             fill_front(agenda, level, part);
@@ -517,11 +518,13 @@ static void retreat(struct agenda *agenda, agenda_rank rank)
 
     if (front_length(agenda) > 0 && rank_of_entry(agenda, &front[agenda->lo]) < rank)
         rank = rank_of_entry(agenda, &front[agenda->lo]);
+    if (!bucket_is_empty(&agenda->tie) && tie_rank(agenda) < rank)
+        rank = tie_rank(agenda);
     if (!lowest_part(agenda, &level, &part))
         agenda->last = rank;
     else if (rank < agenda->last)
         rewind_to(agenda, rank);
-    agenda->bound = rank;
+    agenda->bound = agenda->last;
     for (unsigned i = agenda->lo; i < agenda->hi; i++)
         place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
     agenda->lo = agenda->hi = 0;
