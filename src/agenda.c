@@ -290,13 +290,12 @@ void agenda_add(struct agenda *agenda, hwt_timeout *timeout, uint64_t deadline)
 
 /* ---- from the parts to the front ---- */
 
-/* Those with a rank beyond `bound` were moved later: back into the parts. The front is sorted. */
-static void send_back_moved(struct agenda *agenda)
+/* Those from this rank on were moved later: back into the parts. The front is sorted. */
+static void send_back_moved(struct agenda *agenda, agenda_rank end)
 {
     const struct entry *front = agenda->front;
 
-    while (agenda->hi > agenda->lo &&
-           rank_of_entry(agenda, &front[agenda->hi - 1]) >= agenda->bound) {
+    while (agenda->hi > agenda->lo && rank_of_entry(agenda, &front[agenda->hi - 1]) >= end) {
         const struct entry *entry = &front[--agenda->hi];
         place(agenda, entry->timeout, rank_of_entry(agenda, entry));
     }
@@ -336,15 +335,14 @@ static void fill_front(struct agenda *agenda, unsigned level, unsigned part)
     }
     sort_into_front(agenda, count, rank_deadline(agenda, start),
                     rank_deadline(agenda, end) - rank_deadline(agenda, start));
-    if (agenda->bound == end)
-        send_back_moved(agenda);
+    send_back_moved(agenda, end);
 }
 
 /* By the timeout's own deadline, wherever that leads. */
 static void spread_touched(struct agenda *agenda, hwt_timeout *timeout)
 {
-    uint64_t deadline = timeout_deadline(timeout);
-    add_rank(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
+    struct entry entry = entry_of(timeout);
+    add_rank(agenda, timeout, rank_of_entry(agenda, &entry));
 }
 
 /* By its key, if that tells the digit in which it differs from `last`. */
@@ -421,7 +419,7 @@ static agenda_rank tie_rank(const struct agenda *agenda)
     bool chunks_only = !tie->slot[0] && !tie->slot[1] && !tie->slot[2] && !tie->slot[3];
     const struct chunk *chunk = container_of(tie->ring.prev, const struct chunk, ring);
 
-    return rank_make(agenda, agenda->tie_deadline, chunks_only ? chunk->least : 0);
+    return rank_make(agenda, agenda->tie_deadline, chunks_only ? chunk_least(chunk) : 0);
 }
 
 static void open_inline(struct agenda *agenda)
@@ -483,7 +481,8 @@ static bool refill(struct agenda *agenda)
             agenda->bound = RANK_MAX;
             return false;
         }
-        if (tied && (!any || level <= TIE_LEVEL))
+        if (tied &&
+            (!any || level <= TIE_LEVEL || tie_rank(agenda) < part_start(agenda, level, part)))
             open_tie(agenda);
         else if (!tied && (level == 0 || part_fits(agenda, level, part)))
             fill_front(agenda, level, part);
@@ -532,11 +531,13 @@ static void retreat(struct agenda *agenda, agenda_rank rank)
 
     if (front_length(agenda) > 0 && rank_of_entry(agenda, &front[agenda->lo]) < rank)
         rank = rank_of_entry(agenda, &front[agenda->lo]);
+    if (!bucket_is_empty(&agenda->tie) && tie_rank(agenda) < rank)
+        rank = tie_rank(agenda);
     if (!lowest_part(agenda, &level, &part))
         agenda->last = rank;
     else if (rank < agenda->last)
         rewind_to(agenda, rank);
-    agenda->bound = rank;
+    agenda->bound = agenda->last;
     for (unsigned i = agenda->lo; i < agenda->hi; i++)
         place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
     agenda->lo = agenda->hi = 0;
@@ -567,7 +568,7 @@ static void add_skimmed(struct agenda *agenda, struct bucket *bucket, uint64_t b
     agenda->count = count;
     agenda->last = agenda->bound =
         rank_make(agenda, (from + limit) << agenda->quantum, 0); /* the rest's keys are not below */
-    send_back_moved(agenda);
+    send_back_moved(agenda, agenda->bound);
 }
 
 void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base)

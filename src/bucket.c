@@ -110,8 +110,7 @@ static void put(uint64_t *slot, hwt_timeout *timeout, uint64_t key, enum timeout
 static void put_in_chunk(struct chunk *chunk, uint64_t *slot, hwt_timeout *timeout, uint64_t key)
 {
     put(slot, timeout, key, place_in(chunk));
-    if (timeout->stamp < chunk->least)
-        chunk->least = timeout->stamp;
+    chunk_lower_least(chunk, timeout->stamp);
 }
 
 /* In the bucket itself. False: there is no room. */
@@ -174,8 +173,8 @@ bool bucket_append_further(struct bucket *bucket, struct chunk_store *store, uin
         return false;
     *slot = ~packed;
     bucket->ring.live++;
-    if (chunk && least < chunk->least)
-        chunk->least = least;
+    if (chunk)
+        chunk_lower_least(chunk, least);
     return true;
 }
 
@@ -198,12 +197,12 @@ static void put_again(uint64_t *slot, uint64_t packed, const struct chunk *chunk
     timeout_set_where(packed_timeout(packed), slot, place_in(chunk));
 }
 
-/* All of `from` into the holes and the end of `into`. */
-static void merge(struct chunk_store *store, struct chunk *from, struct chunk *into)
+/* So many of `from` into the holes and the end of `into`. */
+static void pour(struct chunk *from, struct chunk *into, unsigned count)
 {
     unsigned hole = 0;
 
-    for (unsigned i = 0; i < from->ring.used; i++) {
+    for (unsigned i = 0; count > 0; i++) {
         if (!from->slot[i])
             continue;
         while (hole < into->ring.used && into->slot[hole])
@@ -211,11 +210,19 @@ static void merge(struct chunk_store *store, struct chunk *from, struct chunk *i
         if (hole == into->ring.used)
             into->ring.used++;
         put_again(&into->slot[hole], from->slot[i], into);
-        into->ring.live++;
         from->slot[i] = 0;
+        into->ring.live++;
+        from->ring.live--;
+        count--;
     }
-    into->least = min_u64(into->least, from->least);
+    chunk_lower_least(into, chunk_least(from));
+}
+
+static struct chunk *merge(struct chunk_store *store, struct chunk *from, struct chunk *into)
+{
+    pour(from, into, from->ring.live);
     unlink_chunk(store, from);
+    return into;
 }
 
 static unsigned inline_holes(const struct bucket *bucket)
@@ -242,47 +249,76 @@ static bool pull_in(struct chunk_store *store, struct bucket *bucket, struct chu
 }
 
 /* B2 */
+static bool is_too_large(const struct chunk *chunk)
+{
+    const struct ring *before = chunk->ring.prev;
+    unsigned live = chunk->ring.live;
+
+    if (!chunk_is_large(chunk))
+        return false;
+    if (is_chunk(before))
+        return live <= SHRINK_AT;
+    live += BUCKET_INLINE - inline_holes(container_of(before, const struct bucket, ring));
+    return live < CHUNK_SPLIT * (BUCKET_INLINE + 1);
+}
+
+/* Into a small chunk, or two. */
 static struct chunk *shrink(struct chunk_store *store, struct chunk *chunk)
 {
-    struct chunk *small = chunk_take_free_small(store);
+    struct chunk *small = chunk_take_free_small(store), *second;
 
     if (!small)
         return chunk;
     link_after(&chunk->ring, small);
-    merge(store, chunk, small);
-    return small;
+    if (chunk->ring.live <= CHUNK_SMALL_ROOM)
+        return merge(store, chunk, small);
+    second = chunk_take_free_small(store);
+    if (!second) {
+        unlink_chunk(store, small);
+        return chunk;
+    }
+    link_after(&chunk->ring, second);
+    pour(chunk, second, chunk->ring.live / 2);
+    return merge(store, chunk, small);
 }
 
-/* B3: true, and they are one now. */
-static bool merge_if_sparse(struct chunk_store *store, struct ring *a, struct ring *b)
+/* B3: the one that they are now, or NULL. */
+static struct chunk *merge_if_sparse(struct chunk_store *store, struct ring *a, struct ring *b)
 {
     unsigned live = a->live + b->live, most = MERGE_MIXED;
 
     if (!is_chunk(a) || !is_chunk(b))
-        return false;
+        return NULL;
     if (a->room == b->room)
         most = a->room == CHUNK_LARGE_ROOM ? MERGE_LARGE : MERGE_SMALL;
     if (live > most)
-        return false;
+        return NULL;
     if (a->room < b->room || (a->room == b->room && a->live < b->live))
-        merge(store, chunk_of(a), chunk_of(b));
-    else
-        merge(store, chunk_of(b), chunk_of(a));
-    return true;
+        return merge(store, chunk_of(a), chunk_of(b));
+    return merge(store, chunk_of(b), chunk_of(a));
 }
 
 static void thin_out(struct chunk_store *store, struct chunk *chunk)
 {
-    if (chunk->ring.live == 0) {
-        unlink_chunk(store, chunk);
-        return;
+    while (chunk) {
+        struct ring *before = chunk->ring.prev, *after = chunk->ring.next;
+
+        if (!is_chunk(before) && pull_in(store, bucket_of(before), chunk)) {
+            chunk = is_chunk(after) ? chunk_of(after) : NULL; /* the first one now */
+            continue;
+        }
+        if (chunk->ring.live == 0) {
+            unlink_chunk(store, chunk);
+            return;
+        }
+        if (is_too_large(chunk))
+            chunk = shrink(store, chunk);
+        after = chunk->ring.next;
+        before = chunk->ring.prev;
+        chunk = merge_if_sparse(store, &chunk->ring, after);
+        if (!chunk && is_chunk(before))
+            chunk = merge_if_sparse(store, before, before->next);
     }
-    if (!is_chunk(chunk->ring.prev) && pull_in(store, bucket_of(chunk->ring.prev), chunk))
-        return;
-    if (chunk_is_large(chunk) && chunk->ring.live <= SHRINK_AT)
-        chunk = shrink(store, chunk);
-    if (!merge_if_sparse(store, &chunk->ring, chunk->ring.next))
-        merge_if_sparse(store, chunk->ring.prev, &chunk->ring);
 }
 
 void bucket_remove(struct chunk_store *store, hwt_timeout *timeout)
@@ -295,7 +331,7 @@ void bucket_remove(struct chunk_store *store, hwt_timeout *timeout)
         struct bucket *bucket = (struct bucket *)((uintptr_t)slot & ~(uintptr_t)(CACHE_LINE - 1));
         bucket->ring.live--;
         if (unlikely(bucket_has_chunks(bucket)))
-            pull_in(store, bucket, chunk_of(bucket->ring.next));
+            thin_out(store, chunk_of(bucket->ring.next));
     } else {
         struct chunk *chunk = chunk_holding(timeout, slot);
         chunk->ring.live--;
@@ -357,7 +393,7 @@ unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t 
     if (bucket_has_chunks(bucket)) {
         struct chunk *chunk = chunk_of(bucket->ring.prev);
         if (least)
-            *least = chunk->least;
+            *least = chunk_least(chunk);
         count = take_from_chunk(store, chunk, out, most);
     } else {
         if (least)
@@ -557,7 +593,7 @@ static struct ring *merge_lists(struct ring *a, struct ring *b)
     struct ring *merged = NULL, **link = &merged;
 
     while (a && b) {
-        struct ring **larger = chunk_of(a)->least >= chunk_of(b)->least ? &a : &b;
+        struct ring **larger = chunk_least(chunk_of(a)) >= chunk_least(chunk_of(b)) ? &a : &b;
         *link = *larger;
         link = &(*link)->next;
         *larger = *link;

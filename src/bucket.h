@@ -12,7 +12,8 @@
  * hole; but chunks stay filled in proportion (B1 to B3), so that n timeouts never need more than
  * n / 5 small chunks, or large ones of the same size, wherever they lie and whatever was removed:
  *   B1 no chunk is empty, and the first one has more timeouts than would fit into the bucket;
- *   B2 a large chunk with few is replaced by a small one, if there is one free;
+ *   B2 a large chunk with few, the first one with what is in the bucket, is replaced by a small one
+ *      or two, if they are free;
  *   B3 two neighbours that would fill half of one are merged.
  *
  * Worker only, all of it.
@@ -77,8 +78,7 @@ static inline bool bucket_append(struct bucket *bucket, struct chunk_store *stor
     chunk->slot[last->used++] = ~packed;
     last->live++;
     bucket->ring.live++;
-    if (least < chunk->least)
-        chunk->least = least;
+    chunk_lower_least(chunk, least);
     return true;
 }
 /* The words as bucket_take hands them out, if they come from such a bucket. */

@@ -60,7 +60,7 @@ static struct chunk *open_chunk(struct ring *ring, size_t room)
     ring->live = 0;
     ring->used = 0;
     ring->room = (uint16_t)room;
-    chunk->least = UINT64_MAX;
+    chunk->bound = 0;
     return chunk;
 }
 

@@ -28,7 +28,7 @@ struct ring {
 
 struct chunk {
     struct ring ring;
-    uint64_t least;  /* no stamp of a timeout in it is below */
+    uint64_t bound;  /* chunk_least, inverted: a stale `where` may point here (bucket_holds) */
     uint64_t slot[]; /* packed timeouts, 0: a hole */
 };
 
@@ -52,6 +52,18 @@ struct chunk *chunk_take(struct chunk_store *store, bool large);
 /* The same, but only if that takes no memory. */
 struct chunk *chunk_take_free_small(struct chunk_store *store);
 void chunk_give(struct chunk_store *store, struct chunk *chunk);
+
+/* No stamp of a timeout in it is below. */
+static inline uint64_t chunk_least(const struct chunk *chunk)
+{
+    return ~chunk->bound;
+}
+
+static inline void chunk_lower_least(struct chunk *chunk, uint64_t stamp)
+{
+    if (~stamp > chunk->bound)
+        chunk->bound = ~stamp;
+}
 
 static inline bool chunk_is_large(const struct chunk *chunk)
 {

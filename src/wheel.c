@@ -126,16 +126,25 @@ static void pen_expire(struct wheel *wheel)
 
 /* ---- filing ---- */
 
+/* It leaves what `ops` files. */
+static void forget_witness(struct wheel *wheel, const hwt_timeout *timeout)
+{
+    if (wheel->witness == timeout)
+        wheel->witness = NULL;
+}
+
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t tick = wheel_tick_of(wheel, deadline);
 
     /* W1; W2 (a nudged one that comes down a level while `current` is ahead of `covered`) */
     if (unlikely(deadline <= wheel->covered || tick < wheel->current)) {
+        forget_witness(wheel, timeout); /* it was nudged meanwhile */
         agenda_add(&wheel->agenda, timeout, deadline);
         return;
     }
     if (unlikely(!wheel->ops->insert(wheel, timeout, deadline, tick))) {
+        forget_witness(wheel, timeout);
         pen_insert(wheel, timeout);
         return;
     }
@@ -169,7 +178,7 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
         for (unsigned i = 0; i < count; i++) {
             hwt_timeout *timeout = packed_timeout(batch[i]);
             uint64_t deadline = timeout_deadline(timeout);
-            if (deadline > limit)
+            if (!due || deadline > limit)
                 wheel_insert(wheel, timeout, deadline);
             else if (unlikely(!wheel_bucket_insert(wheel, due, timeout, deadline)))
                 agenda_add(&wheel->agenda, timeout, deadline);
@@ -259,7 +268,8 @@ hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
 
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
 {
-    return wheel->ops->sharing(wheel, earliest) <= SPARSE;
+    /* the pen waits for the end of the tick, whatever else is due */
+    return likely(!wheel->pen) && wheel->ops->sharing(wheel, earliest) <= SPARSE;
 }
 
 /* ---- what comes next ---- */

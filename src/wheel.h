@@ -36,7 +36,7 @@ struct wheel_ops {
      */
     bool (*expire)(struct wheel *wheel, uint64_t limit, struct bucket *due);
     /* The bucket of what comes next, if that may be due at the current tick. */
-    const struct bucket *(*next_bucket)(const struct wheel *wheel);
+    const struct bucket *(*next_bucket)(struct wheel *wheel);
     /* Moves all that is due at the current tick to `due`, and stays there. */
     void (*take_current)(struct wheel *wheel, struct bucket *due);
     /*
@@ -184,7 +184,7 @@ static inline bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucke
                          agenda_key(&wheel->agenda, deadline));
 }
 
-/* Files those of `from` that are due at `limit` into `due`, the others anew. */
+/* Files those of `from` that are due at `limit` into `due` (NULL: none), the others anew. */
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, struct bucket *due);
 /* What a bucket with more is not looked through for, unless that is asked for. */
 #define WHEEL_SCAN_UP_TO 16

@@ -101,6 +101,15 @@ static void visit(struct hashed *w, uint32_t slot, uint64_t tick, struct bucket 
     wheel_refile(&w->wheel, &visited, limit, due); /* the others come back, and into the tree */
 }
 
+/* In more than one bucket, if some were moved: they lie where they were filed. */
+static void visit_all(struct hashed *w, uint64_t tick, struct bucket *due)
+{
+    uint64_t limit = wheel_tick_time(&w->wheel, tick);
+
+    while (tree_earliest(w) <= limit)
+        visit(w, tree_winner(w), tick, due);
+}
+
 static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
 {
     struct hashed *w = hashed(wheel);
@@ -110,7 +119,7 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
         if (tick > limit)
             break;
         wheel->current = tick + 1; /* what is filed anew goes to a later one */
-        visit(w, tree_winner(w), tick, due);
+        visit_all(w, tick, due);
         if (!bucket_is_empty(due))
             return true;
     }
@@ -118,20 +127,27 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
     return false;
 }
 
-/* Not that of the tick: what was moved lies where it was filed. */
-static const struct bucket *next_bucket(const struct wheel *wheel)
+/*
+ * Not that of the tick: what was moved lies where it was filed. The tree still says what was
+ * removed: that is set right first.
+ */
+static const struct bucket *next_bucket(struct wheel *wheel)
 {
-    const struct hashed *w = container_of(wheel, const struct hashed, wheel);
-    return &w->slot[tree_winner(w)];
+    struct hashed *w = hashed(wheel);
+
+    for (;;) {
+        uint32_t slot = tree_winner(w);
+        struct bucket *bucket = &w->slot[slot];
+        uint64_t bound = bucket_is_empty(bucket) ? 0 : ~bucket->earliest;
+        if (w->tree[w->slots + slot] == bound)
+            return bucket;
+        tree_set(w, slot, bound);
+    }
 }
 
 static void take_current(struct wheel *wheel, struct bucket *due)
 {
-    struct hashed *w = hashed(wheel);
-    uint64_t limit = wheel_tick_time(wheel, wheel->current);
-
-    while (tree_earliest(w) <= limit)
-        visit(w, tree_winner(w), wheel->current, due);
+    visit_all(hashed(wheel), wheel->current, due);
 }
 
 static uint64_t earliest(struct wheel *wheel, hwt_timeout **who)

@@ -257,7 +257,7 @@ static bool file_anew_if_moved(struct hierarchical *w, unsigned level, uint64_t 
     memset(&moved, 0, sizeof moved);
     bucket_move(&moved, bucket);
     mark_empty(w, level, slot);
-    wheel_refile(&w->wheel, &moved, 0, &w->wheel.due);
+    wheel_refile(&w->wheel, &moved, 0, NULL);
     return true;
 }
 
@@ -336,9 +336,9 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
     return false;
 }
 
-static const struct bucket *next_bucket(const struct wheel *wheel)
+static const struct bucket *next_bucket(struct wheel *wheel)
 {
-    return bucket_at(container_of(wheel, const struct hierarchical, wheel), 0, wheel->current);
+    return bucket_at(hierarchical(wheel), 0, wheel->current);
 }
 
 static void take_current(struct wheel *wheel, struct bucket *due)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* LDFLAGS: -Wl,--wrap=aligned_alloc */
-/* Buckets: inline slots, chunks, holes and their merging, moving, the store of chunks. */
+/* LDFLAGS: -Wl,--wrap=malloc,--wrap=aligned_alloc */
+/*
+ * Buckets: inline slots, chunks, holes and their merging (B1 to B3), moving, the order of chunks,
+ * the store of chunks.
+ */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,12 +15,22 @@
 #define MANY 20000
 
 static bool memory_is_short;
+static unsigned requests;
 
+void *__real_malloc(size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_malloc(size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    requests++;
+    return memory_is_short ? NULL : __real_malloc(size);
+}
 
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
+    requests++;
     return memory_is_short ? NULL : __real_aligned_alloc(alignment, size);
 }
 
@@ -42,6 +55,8 @@ static struct rack *rack_open(void)
     r->inside = calloc(MANY, sizeof *r->inside);
     cr_assert(r->node && r->inside);
     memset((void *)r->node, 0, MANY * sizeof *r->node);
+    for (size_t i = 0; i < MANY; i++)
+        r->node[i].stamp = i << STAMP_LANE_BITS;
     chunk_store_init(&r->store);
     return r;
 }
@@ -54,12 +69,25 @@ static void rack_close(struct rack *r)
     free(r);
 }
 
-static void add(struct rack *r, size_t i)
+static uint64_t packed_of(const struct rack *r, size_t i)
 {
-    cr_assert(bucket_insert(&r->bucket, &r->store, &r->node[i], i));
-    cr_assert_eq(*r->node[i].where, &r->node[i]);
+    return packed_make(&r->node[i], i);
+}
+
+static bool try_add_to(struct rack *r, struct bucket *bucket, size_t i)
+{
+    if (!bucket_insert(bucket, &r->store, &r->node[i], i, i))
+        return false;
+    cr_assert(bucket_holds(&r->node[i]));
+    cr_assert_eq(*(const uint64_t *)(uintptr_t)load_relaxed(&r->node[i].where), packed_of(r, i));
     r->inside[i] = true;
     r->count++;
+    return true;
+}
+
+static void add(struct rack *r, size_t i)
+{
+    cr_assert(try_add_to(r, &r->bucket, i));
 }
 
 static void fill(struct rack *r, size_t count)
@@ -73,7 +101,8 @@ static void take_out(struct rack *r, size_t i)
     cr_assert(r->inside[i]);
     bucket_remove(&r->store, &r->node[i]);
     cr_assert_eq(r->node[i].place, PLACE_ADRIFT);
-    cr_assert_null(r->node[i].where);
+    cr_assert_eq(load_relaxed(&r->node[i].where), 0);
+    cr_assert_not(bucket_holds(&r->node[i]));
     r->inside[i] = false;
     r->count--;
 }
@@ -93,20 +122,57 @@ static long pop_from(struct rack *r, struct bucket *bucket)
     return i;
 }
 
-static void check(const struct rack *r)
+static struct chunk *chunk_of(struct ring *ring)
 {
-    cr_assert_eq(bucket_check(&r->bucket), r->count);
-    cr_assert_eq(bucket_is_empty(&r->bucket), r->count == 0);
+    return container_of(ring, struct chunk, ring);
 }
 
 static size_t chunks_in(const struct bucket *bucket)
 {
     size_t count = 0;
 
-    for (const struct block *block = bucket->head.next; block && block != &bucket->head;
-         block = block->next)
+    for (const struct ring *ring = bucket->ring.next; ring && ring != &bucket->ring;
+         ring = ring->next)
         count++;
     return count;
+}
+
+/* In small ones. */
+static size_t room_taken(const struct bucket *bucket)
+{
+    size_t small = 0;
+
+    for (struct ring *ring = bucket->ring.next; ring && ring != &bucket->ring; ring = ring->next)
+        small += chunk_is_large(chunk_of(ring)) ? CHUNK_SPLIT : 1;
+    return small;
+}
+
+static size_t free_room(const struct chunk_store *store)
+{
+    return store->small_count + store->large_count * CHUNK_SPLIT;
+}
+
+/* `least` is a bound of the stamps, and every slot says what its timeout was filed with. */
+static void check_chunks(const struct rack *r, const struct bucket *bucket)
+{
+    for (struct ring *ring = bucket->ring.next; ring && ring != &bucket->ring; ring = ring->next) {
+        const struct chunk *chunk = chunk_of(ring);
+        for (unsigned i = 0; i < ring->used; i++) {
+            const hwt_timeout *timeout = packed_timeout(chunk->slot[i]);
+            if (!timeout)
+                continue;
+            cr_assert_geq(timeout->stamp, chunk_least(chunk));
+            cr_assert_eq(chunk->slot[i], packed_of(r, (size_t)(timeout - r->node)));
+        }
+    }
+}
+
+static void check(const struct rack *r)
+{
+    cr_assert_eq(bucket_check(&r->bucket, true), r->count);
+    cr_assert_eq(bucket_is_empty(&r->bucket), r->count == 0);
+    cr_assert_geq(bucket_at_most(&r->bucket), r->count);
+    check_chunks(r, &r->bucket);
 }
 
 /* ---- in and out ---- */
@@ -122,14 +188,18 @@ Test(bucket, the_first_lie_in_the_bucket_itself)
     cr_assert_eq(chunks_in(&r->bucket), 0);
     memory_is_short = false;
     add(r, BUCKET_INLINE);
-    cr_assert_eq(r->node[BUCKET_INLINE].place, PLACE_CHUNK);
+    cr_assert_eq(r->node[BUCKET_INLINE].place, PLACE_SMALL);
+    for (size_t i = BUCKET_INLINE + 1; i < 1000; i++)
+        add(r, i);
+    cr_assert_eq(r->node[999].place, PLACE_LARGE);
     check(r);
     rack_close(r);
 }
 
 Test(bucket, pops_everything_once)
 {
-    static const size_t counts[] = {0, 1, 4, 5, CHUNK_SLOTS + 4, CHUNK_SLOTS + 5, 1000, MANY};
+    static const size_t counts[] = {
+        0, 1, 4, 5, CHUNK_SMALL_ROOM + 4, CHUNK_SMALL_ROOM + 5, CHUNK_LARGE_ROOM + 29, 1000, MANY};
     struct rack *r = rack_open();
 
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
@@ -150,12 +220,12 @@ Test(bucket, an_emptied_bucket_frees_its_chunks)
     size_t free_count;
 
     fill(r, 5000);
-    free_count = r->store.free_count + chunks_in(&r->bucket);
+    free_count = free_room(&r->store) + room_taken(&r->bucket);
     for (size_t i = 0; i < 5000; i++)
         take_out(r, (i * 7) % 5000);
     check(r);
     cr_assert_eq(chunks_in(&r->bucket), 0);
-    cr_assert_eq(r->store.free_count, free_count);
+    cr_assert_eq(free_room(&r->store), free_count);
     rack_close(r);
 }
 
@@ -173,7 +243,7 @@ Test(bucket, earliest)
         continue;
     add(r, 900);
     cr_assert_eq(r->bucket.earliest, 900);
-    cr_assert_eq(r->bucket.head.live, 1);
+    cr_assert_eq(bucket_at_most(&r->bucket), 1);
     rack_close(r);
 }
 
@@ -208,11 +278,18 @@ Test(bucket, random_steps)
 
 /* ---- holes (G6) ---- */
 
-/* Chunks stay in proportion to what is live, whatever was removed. */
-static void check_holes(const struct rack *r)
+/*
+ * Chunks stay in proportion to what is live, whatever was removed; but the last one, which is being
+ * filled, may be a large one already.
+ */
+static void check_density(const struct rack *r)
 {
-    cr_assert_leq(chunks_in(&r->bucket), r->count / 4 + 2, "%zu chunks for %zu",
-                  chunks_in(&r->bucket), r->count);
+    size_t taken = room_taken(&r->bucket);
+
+    if (taken > 0 && chunk_is_large(chunk_of(r->bucket.ring.prev)))
+        taken -= CHUNK_SPLIT;
+
+    cr_assert_leq(taken, BUCKET_CHUNKS_FOR(r->count), "%zu small ones for %zu", taken, r->count);
 }
 
 Test(bucket, random_removals_leave_few_holes)
@@ -221,15 +298,15 @@ Test(bucket, random_removals_leave_few_holes)
 
     r->random = test_seed("bucket");
     fill(r, MANY);
+    check_density(r);
     while (r->count > 0) {
         size_t i = (size_t)test_random_below(&r->random, MANY);
         while (!r->inside[i])
             i = (i + 1) % MANY;
         take_out(r, i);
-        if (r->count % 64 == 0) {
+        check_density(r);
+        if (r->count % 64 == 0)
             check(r);
-            check_holes(r);
-        }
     }
     check(r);
     rack_close(r);
@@ -238,24 +315,27 @@ Test(bucket, random_removals_leave_few_holes)
 /* One left in every chunk's worth: the worst that removal in order can do. */
 Test(bucket, thin_chunks_are_merged)
 {
-    struct rack *r = rack_open();
+    static const size_t periods[] = {5, CHUNK_SMALL_ROOM, CHUNK_LARGE_ROOM, 2 * CHUNK_LARGE_ROOM};
 
-    fill(r, MANY);
-    for (size_t i = 0; i < MANY; i++) {
-        if (i % CHUNK_SLOTS != 20)
-            take_out(r, i);
+    for (size_t p = 0; p < COUNT_OF(periods); p++) {
+        struct rack *r = rack_open();
+        fill(r, MANY);
+        for (size_t i = 0; i < MANY; i++) {
+            if (i % periods[p] != 4)
+                take_out(r, i);
+        }
+        check(r);
+        check_density(r);
+        rack_close(r);
     }
-    check(r);
-    check_holes(r);
-    cr_assert_leq(chunks_in(&r->bucket), r->count / 7 + 2);
-    rack_close(r);
 }
 
+/* Of every other chunk's worth all but `leave`. */
 static void thin_every_other(struct rack *r, size_t parity, size_t leave)
 {
     for (size_t i = BUCKET_INLINE; i < MANY; i++) {
         size_t at = i - BUCKET_INLINE;
-        if (at / CHUNK_SLOTS % 2 == parity && at % CHUNK_SLOTS >= leave && r->inside[i])
+        if (at / CHUNK_LARGE_ROOM % 2 == parity && at % CHUNK_LARGE_ROOM >= leave && r->inside[i])
             take_out(r, i);
     }
 }
@@ -263,15 +343,17 @@ static void thin_every_other(struct rack *r, size_t parity, size_t leave)
 /* First every other chunk, while its neighbours are too full to take the rest, then those. */
 Test(bucket, thin_chunks_between_full_ones)
 {
-    struct rack *r = rack_open();
-
-    fill(r, MANY);
-    thin_every_other(r, 0, 1);
-    check(r);
-    thin_every_other(r, 1, 8);
-    check(r);
-    check_holes(r);
-    rack_close(r);
+    for (size_t leave = 1; leave < CHUNK_LARGE_ROOM; leave += 3) {
+        struct rack *r = rack_open();
+        fill(r, MANY);
+        thin_every_other(r, 0, leave);
+        check(r);
+        check_density(r);
+        thin_every_other(r, 1, 8);
+        check(r);
+        check_density(r);
+        rack_close(r);
+    }
 }
 
 /* Bounded over time too: a standing crowd that changes all the time. */
@@ -286,13 +368,201 @@ Test(bucket, churn_does_not_grow)
             add(r, (round * 1000 + i + 1000) % MANY);
         }
         check(r);
-        check_holes(r);
-        cr_assert_leq(chunks_in(&r->bucket), 60);
+        check_density(r);
     }
     rack_close(r);
 }
 
-/* ---- moving ---- */
+/* ---- many buckets on one store: nothing is allocated beyond what was reserved ---- */
+
+#define SLACK 64 /* chunks that are on their way, and what splitting leaves idle */
+
+struct shelves {
+    struct rack *r;
+    struct bucket *bucket;
+    size_t buckets;
+};
+
+static struct shelves shelves_open(size_t buckets, size_t timeouts)
+{
+    struct shelves s = {rack_open(), NULL, buckets};
+
+    s.bucket = aligned_alloc(CACHE_LINE, buckets * sizeof *s.bucket);
+    cr_assert_not_null(s.bucket);
+    memset((void *)s.bucket, 0, buckets * sizeof *s.bucket);
+    cr_assert_eq(chunk_store_reserve(&s.r->store, BUCKET_CHUNKS_FOR(timeouts) + SLACK), 0);
+    s.r->random = test_seed("shelves");
+    requests = 0;
+    return s;
+}
+
+static void shelves_close(struct shelves *s)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < s->buckets; i++) {
+        count += bucket_check(&s->bucket[i], true);
+        check_chunks(s->r, &s->bucket[i]);
+    }
+    cr_assert_eq(count, s->r->count);
+    cr_assert_eq(requests, 0, "%u requests for memory", requests);
+    free(s->bucket);
+    rack_close(s->r);
+}
+
+/* Five in each, the four in the bucket itself removed, refilled with what is left, repeatedly. */
+Test(bucket, five_a_bucket_and_one_left)
+{
+    struct shelves s = shelves_open(MANY / 5, MANY);
+
+    for (size_t round = 0; round < 20; round++) {
+        for (size_t i = 0; i < MANY; i++) {
+            if (!s.r->inside[i])
+                cr_assert(try_add_to(s.r, &s.bucket[(i + round * 7) % s.buckets], i));
+        }
+        for (size_t i = 0; i < MANY; i++) {
+            if (s.r->node[i].place == PLACE_INLINE)
+                take_out(s.r, i);
+        }
+        cr_assert_eq(requests, 0, "round %zu", round);
+    }
+    shelves_close(&s);
+}
+
+/* Inline ones go first: those that are in a chunk should come in for them. */
+Test(bucket, the_first_chunk_comes_in)
+{
+    struct rack *r = rack_open();
+
+    for (size_t n = 5; n < 40; n++) {
+        fill(r, n);
+        for (size_t i = 0; i < n - 1; i++) {
+            take_out(r, i);
+            check(r);
+            check_density(r);
+        }
+        cr_assert_eq(r->node[n - 1].place, PLACE_INLINE);
+        cr_assert_eq(chunks_in(&r->bucket), 0);
+        take_out(r, n - 1);
+    }
+    rack_close(r);
+}
+
+/* Large chunks in which few are left, while the others need many small ones elsewhere. */
+Test(bucket, few_in_large_ones_and_five_elsewhere)
+{
+    enum { WIDE = 39, LEFT = 11 };
+    const size_t wide = MANY / WIDE;
+    struct shelves s = shelves_open(wide + MANY / 5, wide * WIDE);
+    size_t next = wide;
+
+    for (size_t i = 0; i < wide * WIDE; i++)
+        cr_assert(try_add_to(s.r, &s.bucket[i % wide], i));
+    for (size_t i = 0; i < wide * (WIDE - LEFT); i++)
+        take_out(s.r, i);
+    for (size_t i = 0; i < wide * (WIDE - LEFT); i++)
+        cr_assert(try_add_to(s.r, &s.bucket[next + i / 5], i));
+    shelves_close(&s);
+}
+
+/* Any crowd of at most so many, wherever it lies and however it changes. */
+static void shuffle_shelves(size_t buckets, size_t timeouts, size_t phases)
+{
+    struct shelves s = shelves_open(buckets, timeouts);
+
+    for (size_t phase = 0; phase < phases; phase++) {
+        size_t narrow = 1 + (size_t)test_random_below(&s.r->random, buckets);
+        for (size_t step = 0; step < timeouts; step++) {
+            size_t i = (size_t)test_random_below(&s.r->random, timeouts);
+            if (!s.r->inside[i])
+                cr_assert(try_add_to(s.r, &s.bucket[test_random_below(&s.r->random, narrow)], i));
+            else if (phase % 3)
+                take_out(s.r, i);
+        }
+        cr_assert_eq(requests, 0, "phase %zu, %zu live", phase, s.r->count);
+    }
+    shelves_close(&s);
+}
+
+Test(bucket, reserved_for_any_distribution)
+{
+    shuffle_shelves(1, 3000, 30);
+    shuffle_shelves(10, 3000, 30);
+    shuffle_shelves(100, 10000, 30);
+    shuffle_shelves(3000, MANY, 30);
+}
+
+/* From one shape to another: large chunks are split, small ones stand for large ones. */
+Test(bucket, from_one_bucket_to_many_and_back)
+{
+    struct shelves s = shelves_open(MANY / 5, MANY);
+
+    for (size_t round = 0; round < 6; round++) {
+        size_t wide = round % 2 ? s.buckets : 1 + round;
+        for (size_t i = 0; i < MANY; i++)
+            cr_assert(try_add_to(s.r, &s.bucket[i % wide], i));
+        cr_assert_eq(requests, 0, "round %zu", round);
+        for (size_t i = 0; i < MANY; i++)
+            take_out(s.r, (i * 7919) % MANY);
+    }
+    shelves_close(&s);
+}
+
+/* ---- stale places ---- */
+
+/* What was taken out untouched still says where it was; nobody may believe it. */
+Test(bucket, a_stale_place_holds_nothing)
+{
+    struct rack *r = rack_open();
+    struct bucket other;
+    uint64_t packed[BUCKET_BATCH];
+    unsigned count;
+
+    memset(&other, 0, sizeof other);
+    fill(r, 2000);
+    for (size_t done = 0; done < 2000; done += count) {
+        count = bucket_take(&r->bucket, &r->store, packed, BUCKET_BATCH, NULL);
+        for (unsigned i = 0; i < count; i++) {
+            cr_assert_neq(packed_timeout(packed[i])->place, PLACE_ADRIFT);
+            cr_assert_not(bucket_holds(packed_timeout(packed[i])));
+            cr_assert(
+                bucket_append(&other, &r->store, packed[i], packed_timeout(packed[i])->stamp));
+        }
+    }
+    for (size_t i = 0; i < 2000; i++)
+        cr_assert_not(bucket_holds(&r->node[i]), "in a bucket of the agenda's");
+    r->count = 0;
+    for (size_t i = 2000; i < 4000; i++) /* where the others were */
+        add(r, i);
+    for (size_t i = 0; i < 2000; i++)
+        cr_assert_not(bucket_holds(&r->node[i]));
+    rack_close(r);
+}
+
+/* A chunk that was split has its heads where slots were: no word there may look like a timeout. */
+Test(bucket, a_stale_place_in_the_head_of_a_chunk)
+{
+    static const size_t slots[] = {15, 31, 47}; /* where the stamps of small ones come to lie */
+    struct rack *r = rack_open();
+    struct chunk *large = chunk_take(&r->store, true);
+    struct bucket bucket[200];
+    size_t next = 0;
+
+    cr_assert(chunk_is_large(large));
+    for (size_t i = 0; i < COUNT_OF(slots); i++)
+        timeout_set_where(&r->node[i], &large->slot[slots[i]], PLACE_LARGE);
+    memset((void *)bucket, 0, sizeof bucket);
+    chunk_give(&r->store, large);
+    for (size_t i = COUNT_OF(slots); i < 5 * 200; i++) {
+        r->node[i].stamp = (uint64_t)(uintptr_t)&r->node[(next++ / 5 + 1) % COUNT_OF(slots)];
+        cr_assert(bucket_insert(&bucket[i / 5], &r->store, &r->node[i], 0, 0));
+        for (size_t j = 0; j < COUNT_OF(slots); j++)
+            cr_assert_not(bucket_holds(&r->node[j]));
+    }
+    rack_close(r);
+}
+
+/* ---- moving, extracting ---- */
 
 /* Both buckets work on: one of `to` is removed, the rest popped, then the other is emptied. */
 static void empty_both(struct rack *r, struct bucket *to)
@@ -317,11 +587,148 @@ Test(bucket, moves_all_of_it)
         fill(r, counts[i]);
         bucket_move(&to, &r->bucket);
         cr_assert(bucket_is_empty(&r->bucket));
-        cr_assert_eq(bucket_check(&r->bucket), 0);
-        cr_assert_eq(bucket_check(&to), counts[i]);
+        cr_assert_eq(bucket_check(&r->bucket, true), 0);
+        cr_assert_eq(bucket_check(&to, true), counts[i]);
         add(r, MANY - 1); /* the one it came from goes on */
         empty_both(r, &to);
     }
+    rack_close(r);
+}
+
+Test(bucket, moves_all_of_it_untouched)
+{
+    static const size_t counts[] = {1, 4, 5, 66, 1000};
+    struct rack *r = rack_open();
+    struct bucket from, to;
+    uint64_t packed[BUCKET_BATCH];
+
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        size_t left = counts[i];
+        unsigned count;
+        memset(&from, 0, sizeof from);
+        memset(&to, 0, sizeof to);
+        for (size_t n = 0; n < counts[i]; n++)
+            cr_assert(bucket_append(&from, &r->store, packed_of(r, n), r->node[n].stamp));
+        cr_assert_eq(bucket_check(&from, false), counts[i]);
+        bucket_move_packed(&to, &from);
+        cr_assert(bucket_is_empty(&from));
+        while ((count = bucket_take(&to, &r->store, packed, BUCKET_BATCH, NULL)) > 0) {
+            bucket_invert(packed, count);
+            for (unsigned n = 0; n < count; n++)
+                cr_assert_eq(packed[n],
+                             packed_of(r, (size_t)(packed_timeout(packed[n]) - r->node)));
+            left -= count;
+        }
+        cr_assert_eq(left, 0);
+    }
+    rack_close(r);
+}
+
+Test(bucket, extracts_one_that_nobody_touched)
+{
+    static const size_t counts[] = {1, 4, 5, 66, 1000};
+    struct rack *r = rack_open();
+    struct bucket bucket;
+
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        memset(&bucket, 0, sizeof bucket);
+        for (size_t n = 0; n < counts[i]; n++)
+            cr_assert(bucket_append(&bucket, &r->store, packed_of(r, n), 0));
+        cr_assert_not(bucket_extract(&bucket, &r->store, &r->node[MANY - 1]));
+        for (size_t n = 0; n < counts[i]; n++) {
+            size_t which = n * 7919 % counts[i];
+            cr_assert(bucket_extract(&bucket, &r->store, &r->node[which]));
+            cr_assert_not(bucket_extract(&bucket, &r->store, &r->node[which]));
+            cr_assert_eq(bucket_check(&bucket, false), counts[i] - n - 1);
+        }
+        cr_assert(bucket_is_empty(&bucket));
+        cr_assert_eq(chunks_in(&bucket), 0);
+    }
+    rack_close(r);
+}
+
+/* ---- order ---- */
+
+/* In groups of a chunk's size the stamps are shuffled; then the chunks come in their order. */
+static void sorted_chunks(struct rack *r, size_t count, size_t step)
+{
+    uint64_t packed[BUCKET_BATCH], least, bound = 0;
+    unsigned taken;
+
+    for (size_t i = 0; i < count; i++)
+        add(r, i * step % count);
+    bucket_sort_chunks(&r->bucket);
+    check(r);
+    while (bucket_has_chunks(&r->bucket)) {
+        taken = bucket_take(&r->bucket, &r->store, packed, BUCKET_BATCH, &least);
+        cr_assert_geq(least, bound, "the lowest stamps come first");
+        bound = least;
+        for (unsigned i = 0; i < taken; i++)
+            cr_assert_geq(packed_timeout(packed[i])->stamp, least);
+        r->count -= taken;
+    }
+    cr_assert_eq(bucket_take(&r->bucket, &r->store, packed, BUCKET_BATCH, &least),
+                 count < BUCKET_INLINE ? count : BUCKET_INLINE);
+    cr_assert_eq(least, 0, "nothing is known of those in the bucket itself");
+    r->count = 0;
+}
+
+Test(bucket, chunks_by_their_stamps)
+{
+    static const size_t counts[] = {1, 4, 5, 17, 29, 100, 1001, 7001, 19997};
+    static const size_t steps[] = {1, 3, 7919};
+    struct rack *r = rack_open();
+
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        for (size_t j = 0; j < COUNT_OF(steps); j++)
+            sorted_chunks(r, counts[i], steps[j]);
+        sorted_chunks(r, counts[i], counts[i] - 1);
+    }
+    rack_close(r);
+}
+
+Test(bucket, one_key)
+{
+    static const size_t counts[] = {1, 4, 5, 6, 20, 200};
+    struct rack *r = rack_open();
+    uint64_t packed;
+
+    cr_assert_not(bucket_one_key(&r->bucket, &packed), "it is empty");
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        for (size_t odd = 0; odd <= counts[i]; odd++) {
+            struct bucket bucket;
+            memset(&bucket, 0, sizeof bucket);
+            for (size_t n = 0; n < counts[i]; n++)
+                bucket_insert(&bucket, &r->store, &r->node[n], 0, n == odd ? 70 : 0x2abcde);
+            cr_assert_eq(bucket_one_key(&bucket, &packed), odd == counts[i] || counts[i] == 1);
+            if (odd == counts[i])
+                cr_assert_eq(packed_bits(packed), 0x2abcde);
+            while (bucket_pop(&bucket, &r->store))
+                continue;
+        }
+    }
+    rack_close(r);
+}
+
+/* The exact earliest, and the bound becomes exact with it. */
+Test(bucket, scan)
+{
+    struct rack *r = rack_open();
+
+    cr_assert_null(bucket_scan(&r->bucket));
+    for (size_t i = 0; i < 1000; i++) {
+        store_relaxed(&r->node[i].word, word_make(i, WORD_PENDING));
+        add(r, i);
+    }
+    for (size_t i = 0; i < 1000; i++) {
+        cr_assert_eq(bucket_scan(&r->bucket), &r->node[i]);
+        cr_assert_eq(r->bucket.earliest, i);
+        if (i % 2)
+            take_out(r, i);
+        else
+            store_relaxed(&r->node[i].word, word_make(5000 + i, WORD_PENDING));
+    }
+    cr_assert_eq(bucket_scan(&r->bucket), &r->node[0]);
     rack_close(r);
 }
 
@@ -333,7 +740,8 @@ Test(bucket, insertion_without_memory_changes_nothing)
 
     fill(r, BUCKET_INLINE);
     memory_is_short = true;
-    cr_assert_not(bucket_insert(&r->bucket, &r->store, &r->node[MANY - 1], 0));
+    cr_assert_not(bucket_insert(&r->bucket, &r->store, &r->node[MANY - 1], 0, 0));
+    cr_assert_not(bucket_append(&r->bucket, &r->store, packed_of(r, MANY - 1), 0));
     cr_assert_eq(r->node[MANY - 1].place, PLACE_UNMET);
     check(r);
     memory_is_short = false;
@@ -345,17 +753,47 @@ Test(bucket, insertion_without_memory_changes_nothing)
 Test(bucket, reserved_chunks_need_no_memory)
 {
     struct rack *r = rack_open();
+    size_t count = 0;
 
     cr_assert_eq(chunk_store_reserve(&r->store, 100), 0);
-    cr_assert_geq(r->store.free_count, 100);
+    cr_assert_geq(free_room(&r->store), 100);
     memory_is_short = true;
     cr_assert_eq(chunk_store_reserve(&r->store, 100), 0);
     cr_assert_eq(chunk_store_reserve(&r->store, 101), -ENOMEM);
     cr_assert_eq(chunk_store_reserve(&r->store, SIZE_MAX), -ENOMEM);
-    cr_assert_eq(chunk_store_reserve(&r->store, SIZE_MAX / CHUNK_SIZE + 1), -ENOMEM);
-    fill(r, BUCKET_INLINE + 100 * CHUNK_SLOTS);
-    cr_assert_not(bucket_insert(&r->bucket, &r->store, &r->node[MANY - 1], 0));
+    cr_assert_eq(chunk_store_reserve(&r->store, SIZE_MAX / CHUNK_LARGE_SIZE + 1), -ENOMEM);
+    while (count < MANY && try_add_to(r, &r->bucket, count))
+        count++;
+    cr_assert_geq(count, BUCKET_INLINE + 100 * CHUNK_SMALL_ROOM, "the room of 100 small ones");
+    cr_assert_eq(free_room(&r->store), 0);
     check(r);
     memory_is_short = false;
+    rack_close(r);
+}
+
+/* It never grows while any chunk is free, large or small. */
+Test(bucket, the_store_uses_what_it_has)
+{
+    struct rack *r = rack_open();
+    struct chunk *taken[64];
+
+    cr_assert_eq(chunk_store_reserve(&r->store, 4), 0);
+    memory_is_short = true;
+    taken[0] = chunk_take(&r->store, false);
+    cr_assert(taken[0] && !chunk_is_large(taken[0]));
+    cr_assert_eq(r->store.small_count, CHUNK_SPLIT - 1, "a large one was split");
+    for (size_t i = 1; i < CHUNK_SPLIT; i++) {
+        taken[i] = chunk_take(&r->store, true);
+        cr_assert(taken[i] && !chunk_is_large(taken[i]), "a small one instead");
+    }
+    cr_assert_null(chunk_take(&r->store, true));
+    cr_assert_null(chunk_take(&r->store, false));
+    cr_assert_null(chunk_take_free_small(&r->store));
+    for (size_t i = 0; i < CHUNK_SPLIT; i++)
+        chunk_give(&r->store, taken[i]);
+    cr_assert_eq(free_room(&r->store), CHUNK_SPLIT);
+    memory_is_short = false;
+    for (size_t i = 0; i < COUNT_OF(taken); i++)
+        cr_assert_not_null(chunk_take(&r->store, i % 2));
     rack_close(r);
 }

@@ -12,7 +12,7 @@
 #include "lane.h"
 #include "support.h"
 
-#define COUNT_MAX ((UINT64_C(1) << SLOT_COUNT_BITS) - 1)
+#define COUNT_MAX ((UINT64_C(1) << PACKED_BITS) - 1)
 
 static struct lanes lanes;
 static struct lane *lane; /* the only one of `lanes` */
@@ -53,6 +53,7 @@ static void take(void *context, hwt_timeout **found, unsigned count)
 static size_t sweep(void)
 {
     taken_count = 0;
+    exchange_seq(&lane->earliest, UINT64_MAX); /* the worker's: C3 */
     lane_sweep(lane, take, &lanes);
     return taken_count;
 }
@@ -64,12 +65,34 @@ static size_t sweep_older(void)
     return taken_count;
 }
 
+/* The slot that it was submitted to; IN_NO_SLOT: it is in the spill. */
+#define IN_NO_SLOT UINT32_MAX
+
+static uint32_t origin_of(const hwt_timeout *timeout)
+{
+    uint32_t origin;
+
+    return origin_of_where(load_relaxed(&timeout->where), &origin) ? origin : IN_NO_SLOT;
+}
+
 static bool submit(size_t i)
 {
     bool crowded = false;
 
     cr_assert_eq(lane_submit(&lanes, &node[i], 1000 + i, &crowded), 0);
     return crowded;
+}
+
+static size_t spilled(void)
+{
+    size_t count = 0;
+
+    for (hwt_timeout *timeout = lane_take_spill(lane); timeout;
+         timeout = lane_next_spilled(timeout)) {
+        cr_assert_eq(origin_of(timeout), IN_NO_SLOT);
+        count++;
+    }
+    return count;
 }
 
 static void submit_range(size_t from, size_t to)
@@ -98,6 +121,7 @@ Test(lane, as_many_as_cpus_rounded_up)
         cr_assert_eq(many.count, cpus[i][1]);
         for (unsigned j = 0; j < many.count; j++) {
             cr_assert_eq(load_relaxed(&many.lane[j].earliest), UINT64_MAX);
+            cr_assert_eq(load_relaxed(&many.lane[j].moved), UINT64_MAX);
             cr_assert_not(lane_has_mail(&many.lane[j]));
         }
         cr_assert_lt(lanes_index_here(&many), many.count);
@@ -110,12 +134,13 @@ Test(lane, a_slot_holds_an_address_and_a_count)
     uint64_t slot = 0;
 
     for (uint64_t count = 0; count < COUNT_MAX; count += count < 1000 ? 1 : 999) {
-        uint64_t empty = count >> SLOT_COUNT_LOW << 48 | (count & 63);
+        uint64_t empty = packed_make(NULL, count);
         slot = empty | (uint64_t)(uintptr_t)&node[7];
-        cr_assert_eq(slot_timeout(slot), &node[7]);
-        cr_assert_eq(slot_count(slot), count);
-        cr_assert_null(slot_timeout(slot_emptied(slot)));
-        cr_assert_eq(slot_count(slot_emptied(slot)), count + 1);
+        cr_assert_eq(slot, packed_make(&node[7], count));
+        cr_assert_eq(packed_timeout(slot), &node[7]);
+        cr_assert_eq(packed_bits(slot), count);
+        cr_assert_null(packed_timeout(slot_emptied(slot)));
+        cr_assert_eq(packed_bits(slot_emptied(slot)), count + 1);
     }
 }
 
@@ -161,7 +186,8 @@ Test(lane, the_next_in_the_same_slot)
     cr_assert(lane_withdraw(&lanes, &node[0]));
     store_relaxed(&lane->tail, 0);
     submit(1);
-    cr_assert_eq(node[0].origin, node[1].origin);
+    cr_assert_neq(origin_of(&node[0]), IN_NO_SLOT);
+    cr_assert_eq(origin_of(&node[0]), origin_of(&node[1]));
     cr_assert_not(lane_withdraw(&lanes, &node[0]));
     cr_assert_not(lane_take_back(&lanes, &node[0]));
     cr_assert(lane_withdraw(&lanes, &node[1]));
@@ -183,6 +209,32 @@ Test(lane, the_earliest_since_the_last_sweep)
     cr_assert_eq(load_relaxed(&lane->earliest), 1070);
 }
 
+/* Nudges speak of their deadlines apart from submissions: no sweep may take one for the other. */
+Test(lane, the_earliest_that_was_moved)
+{
+    lane_tell_moved(lane, 700);
+    lane_tell_moved(lane, 900);
+    cr_assert_eq(load_relaxed(&lane->moved), 700);
+    lane_tell_moved(lane, 0);
+    cr_assert_eq(load_relaxed(&lane->moved), 0);
+    submit(50);
+    sweep();
+    cr_assert_eq(load_relaxed(&lane->moved), 0);
+    cr_assert_eq(load_relaxed(&lane->earliest), UINT64_MAX);
+}
+
+/* G15: what tells equal deadlines of one thread apart, in slots, in the spill, over CPUs. */
+Test(lane, stamps_rise_with_each_submission)
+{
+    submit_range(0, LANE_SLOTS + 100);
+    for (size_t i = 1; i < LANE_SLOTS + 100; i++) {
+        cr_assert_gt(node[i].stamp, node[i - 1].stamp);
+        cr_assert_lt(node[i].stamp >> STAMP_BITS, 1);
+        cr_assert_eq(timeout_lane(&node[i]), 0);
+    }
+    cr_assert_eq(spilled(), 100);
+}
+
 /* Groups that were filled before and after a sweep, in whatever order. */
 Test(lane, every_sweep_finds_what_came_since)
 {
@@ -200,18 +252,6 @@ Test(lane, every_sweep_finds_what_came_since)
 }
 
 /* ---- full, crowded, spill ---- */
-
-static size_t spilled(void)
-{
-    size_t count = 0;
-
-    for (hwt_timeout *timeout = lane_take_spill(lane); timeout;
-         timeout = lane_next_spilled(timeout)) {
-        cr_assert_eq(timeout->origin, ORIGIN_SPILL);
-        count++;
-    }
-    return count;
-}
 
 Test(lane, a_full_lane_spills)
 {
@@ -238,7 +278,7 @@ Test(lane, the_spill_lowers_the_earliest)
     for (size_t i = 0; i < LANE_SLOTS; i++)
         submit(i + 1);
     cr_assert_eq(lane_submit(&lanes, &node[0], 5, &crowded), 0);
-    cr_assert_eq(node[0].origin, ORIGIN_SPILL);
+    cr_assert_eq(origin_of(&node[0]), IN_NO_SLOT);
     cr_assert_eq(load_relaxed(&lane->earliest), 5);
 }
 
@@ -314,7 +354,7 @@ static void fill_and_empty(size_t i, bool by_withdrawing)
 {
     store_relaxed(&lane->tail, 5);
     submit(i);
-    cr_assert_eq(node[i].origin, 5);
+    cr_assert_eq(origin_of(&node[i]), 5);
     if (by_withdrawing)
         cr_assert(lane_withdraw(&lanes, &node[i]));
     else
@@ -325,14 +365,14 @@ static void count_over_the_carry(bool by_withdrawing)
 {
     const uint64_t preset = COUNT_MAX - 3;
 
-    store_relaxed(&lane->ring[5], preset >> SLOT_COUNT_LOW << 48 | (preset & 63));
+    store_relaxed(&lane->ring[5], packed_make(NULL, preset));
     store_relaxed(&lane->taken[0], by_withdrawing ? 0 : preset);
     for (uint64_t i = 1; i <= 8; i++) {
         fill_and_empty(i, by_withdrawing);
         check_tally(preset + i, by_withdrawing ? preset + i : 0);
     }
     cr_assert_eq(load_relaxed(&lane->carried), COUNT_MAX);
-    cr_assert_eq(slot_count(load_relaxed(&lane->ring[5])), 5);
+    cr_assert_eq(packed_bits(load_relaxed(&lane->ring[5])), 5);
 }
 
 Test(lane, the_count_of_a_slot_is_carried_when_withdrawn)

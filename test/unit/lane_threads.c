@@ -81,6 +81,7 @@ static void collect_shared(void)
     hwt_timeout *next;
 
     for (unsigned i = 0; i < shared.count; i++) {
+        exchange_seq(&shared.lane[i].earliest, UINT64_MAX); /* the worker's: C3 */
         lane_sweep(&shared.lane[i], take_shared, NULL);
         for (hwt_timeout *timeout = lane_take_spill(&shared.lane[i]); timeout; timeout = next) {
             next = lane_next_spilled(timeout);

@@ -47,10 +47,60 @@ WHEEL_TEST(wheel, random_odd_ticks)
     random_walks(wheel, HWT_SEC(60), 64, 1000);
 }
 
+/* Ticks of which a bucket's keys do not tell the nanosecond. */
+WHEEL_TEST(wheel, random_long_ticks)
+{
+    random_walks(wheel, 1u << 22, 16, 1000);
+    random_walks(wheel, (1u << 22) + 1, 16, 1000);
+    random_walks(wheel, HWT_SEC(3600), 16, 1000);
+}
+
 /* A single slot: everything is in one bucket of the hashed kind. */
 WHEEL_TEST(wheel, random_1_slot)
 {
     random_walks(wheel, TICK, 1, 1000);
+}
+
+/* ---- both kinds, step by step ---- */
+
+static void check_alike(struct oracle *a, struct oracle *b)
+{
+    cr_assert_eq(a->now, b->now);
+    cr_assert_eq(a->expired, b->expired);
+    cr_assert_eq(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        cr_assert_eq(oracle_deadline(a->sorted[i]), oracle_deadline(b->sorted[i]));
+        cr_assert_eq(a->sorted[i]->stamp, b->sorted[i]->stamp);
+    }
+    if (a->nudges == 0)
+        cr_assert_eq(wheel_earliest_exact(a->wheel), wheel_earliest_exact(b->wheel));
+}
+
+/* Each walks on its own random numbers, which are the same as long as the wheels are alike. */
+static void walk_alike(uint64_t epoch, uint64_t tick_ns, uint32_t slots)
+{
+    struct walk a = {.tick_ns = tick_ns, .slots = slots, .exact = true, .random = test_seed("two")};
+    struct walk b = a;
+
+    walk_open(&a, HWT_WHEEL_HIERARCHICAL, epoch);
+    walk_open(&b, HWT_WHEEL_HASHED, epoch);
+    for (unsigned i = 0; i < 2500; i++) {
+        walk_step(&a);
+        walk_step(&b);
+        check_alike(&a.oracle, &b.oracle);
+    }
+    cr_assert_gt(a.oracle.expired, 100);
+    walk_close(&a);
+    walk_close(&b);
+}
+
+Test(wheel, both_kinds_alike)
+{
+    for (size_t i = 0; i < test_epoch_count; i++) {
+        walk_alike(test_epochs[i], TICK, 4);
+        walk_alike(test_epochs[i], TICK, 64);
+        walk_alike(test_epochs[i], HWT_SEC(10), 8);
+    }
 }
 
 /* The arithmetic of ticks against a plain division, over the whole range of deadlines. */
@@ -61,7 +111,7 @@ Test(wheel, tick_of_a_deadline)
     struct wheel *wheel;
 
     for (size_t i = 0; i < COUNT_OF(ticks); i++) {
-        cr_assert_eq(wheel_hashed_create(&wheel, ticks[i], 2, 0), 0);
+        cr_assert_eq(wheel_create(&wheel, HWT_WHEEL_HASHED, ticks[i], 2, 0), 0);
         for (unsigned j = 0; j < 20000; j++) {
             uint64_t ns = test_random(&random) >> (3 + j % 61);
             if (j % 3)

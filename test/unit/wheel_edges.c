@@ -14,12 +14,12 @@ TestSuite(wheel_edges, .init = test_arm);
 /* ---- boundaries ---- */
 
 /* Around k slots of a level from `base`, to the nanosecond and to the tick. */
-static void insert_around(struct oracle *o, uint64_t base, uint64_t slot_ns)
+static void insert_around(struct oracle *o, uint64_t base, uint64_t slot_ns, uint32_t slots)
 {
-    const uint64_t slots[] = {1, 2, 3, o->node->origin - 1, o->node->origin, o->node->origin + 1};
+    const uint64_t ahead[] = {1, 2, 3, slots - 1, slots, slots + 1};
 
-    for (size_t i = 0; i < COUNT_OF(slots); i++) {
-        uint64_t at = base + slots[i] * slot_ns;
+    for (size_t i = 0; i < COUNT_OF(ahead); i++) {
+        uint64_t at = base + ahead[i] * slot_ns;
         const uint64_t deadlines[] = {at - TICK, at - 1, at, at + 1, at + TICK};
         for (size_t j = 0; j < COUNT_OF(deadlines); j++) {
             if (deadlines[j] >= o->now && o->spares > 1)
@@ -34,8 +34,7 @@ static void insert_boundaries(struct oracle *o, uint32_t slots)
 
     for (unsigned level = 0; level < 6 && slot_ns <= YEAR / slots; level++, slot_ns *= slots) {
         base = o->now - o->now % slot_ns;
-        o->node->origin = slots;
-        insert_around(o, base, slot_ns);
+        insert_around(o, base, slot_ns, slots);
     }
 }
 
@@ -44,7 +43,7 @@ static void expire_one_by_one(struct oracle *o, bool exact)
 {
     while (o->count) {
         uint64_t next = oracle_earliest(o), last;
-        cr_assert_eq(wheel_earliest(o->wheel, true), next);
+        cr_assert_eq(wheel_earliest_exact(o->wheel), next);
         cr_assert_leq(wheel_next_call(o->wheel), next);
         if (next > o->now)
             cr_assert_eq(oracle_advance(o, next - 1, exact), 0, "G1");
@@ -187,25 +186,24 @@ WHEEL_TEST(wheel_edges, near_deadlines_after_long_idleness)
 
 /* ---- too late ---- */
 
-WHEEL_TEST(wheel_edges, overdue_waits_to_be_taken)
+WHEEL_TEST(wheel_edges, overdue_comes_first_in_order)
 {
     uint64_t now = test_epochs[1];
-    struct bucket due;
     struct oracle o;
 
-    memset(&due, 0, sizeof due);
     oracle_open(&o, wheel, TICK, 64, now, 10);
+    oracle_insert(&o, now + 1);
+    oracle_insert(&o, now);
     oracle_insert(&o, now - 5 * TICK);
     oracle_insert(&o, 0);
+    oracle_insert(&o, now - 5 * TICK);
     oracle_check_exact(&o);
-    cr_assert_not(wheel_expire(o.wheel, now, true, &due), "filed too late: for the next pass, G11");
-    wheel_take_overdue(o.wheel, now, &due);
-    cr_assert_eq(bucket_check(&due), 2);
+    cr_assert_eq(oracle_advance(&o, now, true), 4);
+    oracle_insert(&o, now - 1);
+    oracle_check_exact(&o);
+    cr_assert_eq(oracle_advance(&o, now, true), 1);
+    cr_assert_eq(oracle_advance(&o, now + 1, true), 1);
     cr_assert_eq(wheel_check(o.wheel), 0);
-    while (wheel_bucket_pop(o.wheel, &due) != NULL)
-        continue;
-    wheel_take_overdue(o.wheel, now, &due);
-    cr_assert(bucket_is_empty(&due));
     oracle_close(&o);
 }
 
@@ -223,21 +221,33 @@ WHEEL_TEST(wheel_edges, overdue_can_be_removed)
     oracle_close(&o);
 }
 
-/* One that is in the batch being run may still be removed: its notice has arrived. */
-WHEEL_TEST(wheel_edges, due_ones_can_be_removed)
+/* While the others of its tick run it may still be removed: its notice has arrived. */
+static void remove_while_running(hwt_wheel_kind kind,
+                                 void (*remove)(struct oracle *, hwt_timeout *))
 {
     struct oracle o;
 
-    oracle_open(&o, wheel, TICK, 64, 0, 200);
+    oracle_open(&o, kind, TICK, 64, 0, 200);
     while (o.spares)
         oracle_insert(&o, TICK);
-    cr_assert(wheel_expire(o.wheel, TICK, false, &o.due));
-    for (unsigned i = 0; i < 200; i += 2)
-        oracle_remove(&o, &o.node[i]);
     o.now = TICK;
-    cr_assert_eq(bucket_check(&o.due), 100);
-    cr_assert_eq(oracle_run_due(&o, false, false), 100);
+    oracle_forget(&o, wheel_take_due(o.wheel, TICK, false));
+    for (unsigned i = 0; i < 200; i += 2) {
+        if (o.node[i].place != PLACE_ADRIFT)
+            remove(&o, &o.node[i]);
+    }
+    cr_assert_eq(o.count, 100);
+    oracle_check_count(&o);
+    cr_assert_eq(oracle_run_due(&o, false), 100);
+    oracle_take_noticed(&o);
+    cr_assert_eq(o.noticed, 0, "they would keep their memory (G6)");
     oracle_close(&o);
+}
+
+WHEEL_TEST(wheel_edges, due_ones_can_be_removed)
+{
+    remove_while_running(wheel, oracle_remove);
+    remove_while_running(wheel, oracle_remove_over);
 }
 
 /* A producer may be held up between the word and its nudge: that is no reason to be late. */
@@ -250,7 +260,7 @@ WHEEL_TEST(wheel_edges, a_nudge_on_its_way_delays_nobody)
     oracle_insert(&o, 2 * TICK);
     oracle_move_earlier(&o, oracle_insert(&o, 66 * TICK), 5 * TICK);
     oracle_remove(&o, o.sorted[0]);
-    wheel_earliest(o.wheel, true); /* looks through the slot of 2 and 66, and sees the word */
+    wheel_earliest_exact(o.wheel); /* looks through the slot of 2 and 66, and sees the word */
     cr_assert_eq(oracle_advance(&o, 5 * TICK, false), 1, "G4");
     oracle_take_nudge(&o);
     cr_assert_eq(oracle_advance(&o, 5 * TICK, false), 1);

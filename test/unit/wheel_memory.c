@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* LDFLAGS: -Wl,--wrap=malloc,--wrap=aligned_alloc */
 /*
- * A wheel without memory for chunks keeps timeouts in its pen: slower, out of order, but nothing
- * is early (G1) and nothing is lost (G2).
+ * A wheel without memory for chunks keeps timeouts in its pen, and its agenda in lists: slower, but
+ * nothing is early (G1) or lost (G2), and the order is the same (G15).
  */
 #include <errno.h>
 
@@ -48,18 +48,23 @@ TestSuite(wheel_memory, .init = start);
 
 static void always_short(struct walk *w)
 {
-    w->oracle.unordered = true;
+    w->oracle.crowded = true; /* by what the pen holds */
     memory_is_short = true;
 }
 
 /* What the store had in hand is given up, so that it has to ask again. */
+static void forget_free_chunks(struct wheel *wheel)
+{
+    wheel->store.large = wheel->store.small = NULL;
+    wheel->store.large_count = wheel->store.small_count = 0;
+}
+
 static void sometimes_short(struct walk *w)
 {
-    w->oracle.unordered = true;
+    w->oracle.crowded = true;
     if (pick(w, 50) == 0) {
         memory_is_short = !memory_is_short;
-        w->oracle.wheel->store.free = NULL;
-        w->oracle.wheel->store.free_count = 0;
+        forget_free_chunks(w->oracle.wheel);
     }
 }
 
@@ -104,16 +109,13 @@ WHEEL_TEST(wheel_memory, sometimes_short_16_slots)
 static void crowd_one_tick(struct oracle *o, hwt_wheel_kind kind, uint64_t deadline, unsigned fit)
 {
     oracle_open(o, kind, TICK, 64, 0, CROWD);
-    o->unordered = true;
     for (unsigned i = 0; i < CROWD; i++) {
         memory_is_short = i >= fit;
-        if (memory_is_short) {
-            o->wheel->store.free = NULL;
-            o->wheel->store.free_count = 0;
-        }
+        if (memory_is_short)
+            forget_free_chunks(o->wheel);
         oracle_insert(o, deadline);
     }
-    cr_assert_eq(o->node[CROWD - 1].place, PLACE_PEN);
+    cr_assert_eq(o->node[CROWD - 1].place, PLACE_LISTED);
     oracle_check_exact(o);
     oracle_check_bounds(o);
 }
@@ -137,10 +139,10 @@ WHEEL_TEST(wheel_memory, the_part_of_a_tick_that_is_due)
     crowd_one_tick(&o, wheel, 5 * TICK - 10, 100);
     cr_assert_eq(oracle_advance(&o, 5 * TICK - 11, true), 0);
     for (unsigned i = 0; i < CROWD; i++)
-        penned += o.node[i].place == PLACE_PEN;
+        penned += o.node[i].place == PLACE_LISTED;
     cr_assert(penned > 0 && penned < CROWD);
-    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, false), penned, "the slot is not sparse");
-    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, true), CROWD - penned);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, false), 0, "the slot is not sparse");
+    cr_assert_eq(oracle_advance(&o, 5 * TICK - 10, true), CROWD, "the pen keeps the order (G15)");
     oracle_close(&o);
 }
 
@@ -150,7 +152,6 @@ WHEEL_TEST(wheel_memory, runs_short_between_filing_and_expiry)
     struct oracle o;
 
     oracle_open(&o, wheel, TICK, 4, 0, CROWD);
-    o.unordered = true;
     for (unsigned i = 0; i < CROWD; i++)
         oracle_insert(&o, 100 * TICK + i % 3 * TICK);
     cr_assert_eq(refusals, 0);
@@ -177,15 +178,13 @@ WHEEL_TEST(wheel_memory, due_on_its_way_to_the_pen)
     struct oracle o;
 
     oracle_open(&o, wheel, TICK, 4, 0, CROWD);
-    o.unordered = true;
     insert_many(&o, 1, 5 * TICK);
     insert_many(&o, BUCKET_INLINE, 13 * TICK);
     insert_many(&o, 40, 9 * TICK);
     insert_many(&o, 10, 13 * TICK);
     oracle_remove(&o, o.sorted[0]);
     memory_is_short = true;
-    o.wheel->store.free = NULL;
-    o.wheel->store.free_count = 0;
+    forget_free_chunks(o.wheel);
     cr_assert_eq(oracle_advance(&o, 9 * TICK, false), 40);
     oracle_drain(&o);
     oracle_close(&o);
@@ -203,20 +202,25 @@ WHEEL_TEST(wheel_memory, removal_from_the_pen)
     oracle_close(&o);
 }
 
-/* Chunks reserved beforehand need no memory afterwards. */
+/* Chunks reserved beforehand need no memory afterwards, one tick or many, far or near. */
 WHEEL_TEST(wheel_memory, reserved_chunks_keep_the_pen_empty)
 {
+    static const uint64_t apart[] = {0, 1, TICK / 100, TICK / 5, TICK, 1000 * TICK};
     struct oracle o;
 
-    oracle_open(&o, wheel, TICK, 64, 0, CROWD);
-    cr_assert_eq(chunk_store_reserve(&o.wheel->store, CROWD / CHUNK_SLOTS + 1), 0);
-    memory_is_short = true;
-    for (unsigned i = 0; i < CROWD; i++)
-        oracle_insert(&o, 5 * TICK);
-    cr_assert_null(o.wheel->pen);
-    cr_assert_eq(refusals, 0);
-    oracle_drain(&o);
-    oracle_close(&o);
+    for (size_t i = 0; i < COUNT_OF(apart); i++) {
+        memory_is_short = false;
+        oracle_open(&o, wheel, TICK, 64, 0, CROWD);
+        cr_assert_eq(wheel_reserve(o.wheel, CROWD), 0);
+        memory_is_short = true;
+        for (unsigned n = 0; n < CROWD; n++)
+            oracle_insert(&o, 5 * TICK + n * apart[i]);
+        cr_assert_null(o.wheel->pen);
+        while (o.count > 0)
+            oracle_advance(&o, oracle_earliest(&o), true);
+        cr_assert_eq(refusals, 0);
+        oracle_close(&o);
+    }
 }
 
 /* G5: with the pen in use too, the next call is the earliest deadline and no earlier. */
@@ -225,7 +229,7 @@ WHEEL_TEST(wheel_memory, next_call_with_a_pen)
     struct oracle o;
 
     crowd_one_tick(&o, wheel, 5 * TICK, 0);
-    cr_assert_eq(wheel_earliest(o.wheel, true), 5 * TICK);
+    cr_assert_eq(wheel_earliest_exact(o.wheel), 5 * TICK);
     cr_assert_leq(wheel_next_call(o.wheel), 5 * TICK);
     cr_assert_gt(wheel_next_call(o.wheel), 0);
     oracle_close(&o);
@@ -236,9 +240,10 @@ WHEEL_TEST(wheel_memory, creation_fails_cleanly)
     struct wheel *made = NULL;
 
     memory_is_short = true;
-    cr_assert_eq((wheel == HWT_WHEEL_HASHED ? wheel_hashed_create
-                                            : wheel_hierarchical_create)(&made, TICK, 512, 0),
-                 -ENOMEM);
+    cr_assert_eq(wheel_create(&made, wheel, TICK, 512, 0), -ENOMEM);
     cr_assert_null(made);
     wheel_destroy(NULL);
+    memory_is_short = false;
+    cr_assert_eq(wheel_create(&made, (hwt_wheel_kind)2, TICK, 512, 0), -EINVAL);
+    cr_assert_null(made);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A wheel beside a list of the same timeouts sorted by deadline, and a worker's part in the play:
- * what comes due is popped and either ends or, if its deadline was moved, is filed again. Every
- * difference between the two is a failed assertion.
+ * A wheel beside a list of the same timeouts sorted by deadline and stamp, and a worker's part in
+ * the play: what comes due ends, unless its nudge is on the way. Every difference between the two is
+ * a failed assertion: the wheel hands out the first of the list and nothing else (G15).
  */
 #ifndef HWT_TEST_WHEEL_ORACLE_H
 #define HWT_TEST_WHEEL_ORACLE_H
@@ -18,18 +18,19 @@
 struct oracle {
     struct wheel *wheel;
     hwt_timeout *node;
-    hwt_timeout **sorted; /* in the wheel, earliest deadline first */
+    hwt_timeout **sorted; /* in the wheel, in the order in which they are to run */
     hwt_timeout **spare;
     size_t count, spares;
     hwt_timeout *nudge[8]; /* moved earlier, their nudges on the way; not in `sorted` */
     size_t nudges;
     size_t nudged_filed; /* those of them that the wheel holds still */
+    size_t noticed;      /* over, and not handed back by the wheel yet */
     uint64_t now;
-    uint64_t ticked; /* the tick that was expired last */
-    bool unordered;  /* the pen knows no order of ticks */
-    size_t parted;   /* run in this batch though their tick is not over */
-    size_t expired;  /* by all advances so far */
-    struct bucket due;
+    uint64_t submissions;
+    uint64_t shuffle; /* of stamps: 0: in the order of insertion, or a mask of 2^n - 1 */
+    uint64_t random;  /* for that */
+    bool crowded;     /* a tick's slot need not tell all that is due at it */
+    size_t expired;   /* by all advances so far */
 };
 
 static inline uint64_t oracle_deadline(const hwt_timeout *timeout)
@@ -51,9 +52,7 @@ static inline void oracle_open(struct oracle *o, hwt_wheel_kind kind, uint64_t t
         o->spare[o->spares] = &o->node[capacity - 1 - o->spares];
         o->spares++;
     }
-    cr_assert_eq((kind == HWT_WHEEL_HASHED ? wheel_hashed_create : wheel_hierarchical_create)(
-                     &o->wheel, tick_ns, slots, now),
-                 0);
+    cr_assert_eq(wheel_create(&o->wheel, kind, tick_ns, slots, now), 0);
 }
 
 static inline void oracle_close(struct oracle *o)
@@ -81,12 +80,26 @@ static inline size_t oracle_rank(const struct oracle *o, uint64_t deadline)
     return low;
 }
 
+static inline bool oracle_before(const hwt_timeout *a, const hwt_timeout *b)
+{
+    if (oracle_deadline(a) != oracle_deadline(b))
+        return oracle_deadline(a) < oracle_deadline(b);
+    return a->stamp < b->stamp;
+}
+
 static inline void oracle_list(struct oracle *o, hwt_timeout *timeout)
 {
-    size_t at = oracle_rank(o, oracle_deadline(timeout));
+    size_t low = 0, high = o->count;
 
-    memmove(&o->sorted[at + 1], &o->sorted[at], (o->count - at) * sizeof o->sorted[0]);
-    o->sorted[at] = timeout;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (oracle_before(timeout, o->sorted[middle]))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    memmove(&o->sorted[low + 1], &o->sorted[low], (o->count - low) * sizeof o->sorted[0]);
+    o->sorted[low] = timeout;
     o->count++;
 }
 
@@ -103,13 +116,14 @@ static inline void oracle_unlist(struct oracle *o, const hwt_timeout *timeout)
 
 /* ---- what the wheel is told ---- */
 
-/*
- * `refs` says that the deadline was moved since the wheel was told: the wheel does not look at
- * it.
- */
-static inline bool oracle_was_moved(const hwt_timeout *timeout)
+/* Timeouts of one thread come to the wheel in another order than they were submitted in. */
+static inline uint64_t oracle_stamp(struct oracle *o)
 {
-    return load_relaxed(&timeout->refs) != 0;
+    uint64_t submission = ++o->submissions;
+
+    if (o->shuffle)
+        submission ^= test_random(&o->random) & o->shuffle;
+    return submission << STAMP_LANE_BITS;
 }
 
 static inline hwt_timeout *oracle_insert(struct oracle *o, uint64_t deadline)
@@ -117,7 +131,7 @@ static inline hwt_timeout *oracle_insert(struct oracle *o, uint64_t deadline)
     hwt_timeout *timeout = o->spare[--o->spares];
 
     store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
-    store_relaxed(&timeout->refs, 0);
+    timeout->stamp = oracle_stamp(o);
     wheel_insert(o->wheel, timeout, deadline);
     oracle_list(o, timeout);
     return timeout;
@@ -136,13 +150,39 @@ static inline void oracle_remove(struct oracle *o, hwt_timeout *timeout)
     oracle_forget(o, timeout);
 }
 
+/* What the wheel could not take out at once and has met since. */
+static inline void oracle_take_noticed(struct oracle *o)
+{
+    hwt_timeout *timeout;
+
+    while ((timeout = wheel_take_noticed(o->wheel)) != NULL) {
+        cr_assert_eq(timeout->place, PLACE_NOTICED);
+        cr_assert_gt(o->noticed, 0, "dropped twice, or never noticed (G2)");
+        o->noticed--;
+        o->spare[o->spares++] = timeout;
+    }
+}
+
+/* A cancelled one: out of the wheel now, or when it is met. */
+static inline void oracle_remove_over(struct oracle *o, hwt_timeout *timeout)
+{
+    if (wheel_remove_over(o->wheel, timeout)) {
+        cr_assert_eq(timeout->place, PLACE_ADRIFT);
+        oracle_forget(o, timeout);
+        return;
+    }
+    cr_assert_eq(timeout->place, PLACE_NOTICED);
+    oracle_unlist(o, timeout);
+    o->noticed++;
+    oracle_take_noticed(o);
+}
+
 /* As a producer does: the word changes, and nobody tells the wheel. */
 static inline void oracle_move_later(struct oracle *o, hwt_timeout *timeout, uint64_t deadline)
 {
     cr_assert_geq(deadline, oracle_deadline(timeout));
     oracle_unlist(o, timeout);
     store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
-    store_relaxed(&timeout->refs, 1);
     oracle_list(o, timeout);
 }
 
@@ -165,55 +205,42 @@ static inline void oracle_take_nudge(struct oracle *o)
         o->nudged_filed--;
     }
     store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
-    store_relaxed(&timeout->refs, 0);
     wheel_insert(o->wheel, timeout, deadline);
     oracle_list(o, timeout);
 }
 
 /* ---- time ---- */
 
-static inline void oracle_check_tick(struct oracle *o, const hwt_timeout *timeout, bool exact,
-                                     uint64_t *tick_of_batch)
+/* What comes out is the first of all, to the nanosecond and to the submission. */
+static inline void oracle_check_turn(const struct oracle *o, const hwt_timeout *timeout)
 {
-    uint64_t tick = wheel_tick_of(o->wheel, oracle_deadline(timeout));
-
-    if (o->unordered)
-        return;
-    cr_assert_geq(tick, o->ticked, "G4: ticks in order");
-    cr_assert(*tick_of_batch == UINT64_MAX || *tick_of_batch == tick, "one tick per call");
-    if (!exact && wheel_tick_time(o->wheel, tick) > o->now)
-        cr_assert_leq(++o->parted, BUCKET_INLINE, "a tick that is not over, and not sparse");
-    o->ticked = *tick_of_batch = tick;
+    cr_assert_gt(o->count, 0, "from nowhere (G2)");
+    cr_assert_eq(oracle_deadline(timeout), oracle_deadline(o->sorted[0]), "G15: out of turn");
+    cr_assert_eq(timeout->stamp, o->sorted[0]->stamp, "G15: equal deadlines out of turn");
 }
 
-/* What the worker does with a batch of due timeouts; returns how many really were. */
-static inline size_t oracle_run_due(struct oracle *o, bool exact, bool overdue)
+/* What the worker does with what is due; returns how many really were. */
+static inline size_t oracle_run_due(struct oracle *o, bool exact)
 {
-    uint64_t tick = UINT64_MAX;
+    uint64_t covered = o->wheel->covered;
+    size_t ran = 0, parted = 0;
     hwt_timeout *timeout;
-    size_t ran = 0;
 
-    o->parted = 0;
-    while ((timeout = wheel_bucket_pop(o->wheel, &o->due)) != NULL) {
-        uint64_t deadline = oracle_deadline(timeout);
+    while ((timeout = wheel_take_due(o->wheel, o->now, exact)) != NULL) {
+        uint64_t tick = wheel_tick_of(o->wheel, oracle_deadline(timeout));
         cr_assert_eq(timeout->place, PLACE_ADRIFT);
         if (word_code(load_relaxed(&timeout->word)) == WORD_NUDGED) {
             o->nudged_filed--;
             continue;
         }
-        if (deadline > o->wheel->due_limit) {
-            cr_assert(oracle_was_moved(timeout), "G1: early");
-            store_relaxed(&timeout->refs, 0);
-            wheel_insert(o->wheel, timeout, deadline);
-            continue;
-        }
-        cr_assert_leq(deadline, o->now, "G1: early");
-        if (!overdue)
-            oracle_check_tick(o, timeout, exact, &tick);
+        cr_assert_leq(oracle_deadline(timeout), o->now, "G1: early");
+        oracle_check_turn(o, timeout);
+        parted += wheel_tick_time(o->wheel, tick) > max_u64(o->now, covered);
         oracle_forget(o, timeout);
         ran++;
     }
-    cr_assert(bucket_is_empty(&o->due));
+    if (!exact && !o->crowded)
+        cr_assert_leq(parted, BUCKET_INLINE, "of a tick that is not over, and not sparse");
     return ran;
 }
 
@@ -221,8 +248,8 @@ static inline void oracle_check_nothing_left(const struct oracle *o, bool exact)
 {
     uint64_t tick;
 
-    if (o->nudges == 0 && bucket_is_empty(&o->wheel->overdue)) {
-        uint64_t bound = wheel_earliest(o->wheel, false);
+    if (o->nudges == 0) {
+        uint64_t bound = wheel_earliest(o->wheel);
         cr_assert(bound > o->now || !wheel_is_sparse(o->wheel, bound), "a worker would spin");
     }
     if (o->count == 0)
@@ -236,14 +263,9 @@ static inline size_t oracle_advance(struct oracle *o, uint64_t now, bool exact)
 {
     size_t ran;
 
-    wheel_take_overdue(o->wheel, o->now, &o->due);
     o->now = now;
-    o->ticked = 0;
-    ran = oracle_run_due(o, exact, true);
-    while (wheel_expire(o->wheel, now, exact, &o->due)) {
-        cr_assert_not(bucket_is_empty(&o->due));
-        ran += oracle_run_due(o, exact, false);
-    }
+    ran = oracle_run_due(o, exact);
+    oracle_take_noticed(o);
     oracle_check_nothing_left(o, exact);
     o->expired += ran;
     return ran;
@@ -263,14 +285,14 @@ static inline void oracle_check_count(struct oracle *o)
 
 static inline void oracle_check_bounds(struct oracle *o)
 {
-    cr_assert_leq(wheel_earliest(o->wheel, false), oracle_earliest(o));
+    cr_assert_leq(wheel_earliest(o->wheel), oracle_earliest(o));
     cr_assert_leq(wheel_next_call(o->wheel), oracle_earliest(o));
 }
 
 /* Asking exactly makes the wheel tidy up, so not every step does it. */
 static inline void oracle_check_exact(struct oracle *o)
 {
-    uint64_t earliest = wheel_earliest(o->wheel, true);
+    uint64_t earliest = wheel_earliest_exact(o->wheel);
 
     cr_assert_leq(earliest, oracle_earliest(o));
     cr_assert(o->nudges || earliest == oracle_earliest(o));
@@ -285,10 +307,16 @@ static inline void oracle_drain(struct oracle *o)
     while (o->nudges)
         oracle_take_nudge(o);
     while ((timeout = wheel_pop(o->wheel)) != NULL) {
+        if (timeout->place == PLACE_NOTICED) {
+            o->noticed--;
+            o->spare[o->spares++] = timeout;
+            continue;
+        }
         cr_assert_eq(timeout->place, PLACE_ADRIFT);
         oracle_forget(o, timeout);
     }
     cr_assert_eq(o->count, 0, "lost (G2)");
+    cr_assert_eq(o->noticed, 0, "lost (G2)");
     oracle_check_exact(o);
 }
 

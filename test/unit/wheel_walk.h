@@ -5,13 +5,15 @@
 
 #include "wheel_oracle.h"
 
-#define WALK_CAPACITY 400
+#define WALK_MOST     400
+#define WALK_CAPACITY 1000 /* with those that are over and not handed back yet */
 
 struct walk {
     struct oracle oracle;
     uint64_t random;
     uint64_t tick_ns;
     uint32_t slots;
+    bool exact;                          /* always: then both kinds go the same way */
     void (*before_step)(struct walk *w); /* may be NULL */
 };
 
@@ -62,6 +64,8 @@ static inline uint64_t random_now(struct walk *w)
 
     switch (pick(w, 6)) {
     case 0: /* as the worker sleeps */
+        if (w->exact)
+            return o->now;
         return max_u64(o->now, min_u64(wheel_next_call(o->wheel), o->now + HWT_SEC(86400)));
     case 1: /* as a caller that asks does */
         return max_u64(o->now, min_u64(oracle_earliest(o), o->now + HWT_SEC(86400 * 30)));
@@ -87,8 +91,10 @@ static inline void random_step(struct walk *w)
     struct oracle *o = &w->oracle;
     uint64_t what = pick(w, 20);
 
-    if (what < 10 && o->spares)
+    if (what < 10 && o->count < WALK_MOST)
         oracle_insert(o, random_deadline(w));
+    else if (what < 12 && o->count)
+        oracle_remove_over(o, random_live(w));
     else if (what < 13 && o->count)
         oracle_remove(o, random_live(w));
     else if (what < 16 && o->count)
@@ -96,26 +102,40 @@ static inline void random_step(struct walk *w)
     else if (what < 17 && o->nudges)
         oracle_take_nudge(o);
     else
-        oracle_advance(o, random_now(w), pick(w, 2));
+        oracle_advance(o, random_now(w), pick(w, 2) || w->exact);
+}
+
+static inline void walk_open(struct walk *w, hwt_wheel_kind kind, uint64_t epoch)
+{
+    oracle_open(&w->oracle, kind, w->tick_ns, w->slots, epoch, WALK_CAPACITY);
+    w->oracle.shuffle = 15;
+    w->oracle.random = w->random;
+}
+
+static inline void walk_step(struct walk *w)
+{
+    if (w->before_step)
+        w->before_step(w);
+    random_step(w);
+    oracle_check_count(&w->oracle);
+    oracle_check_bounds(&w->oracle);
+    if (pick(w, 8) == 0)
+        oracle_check_exact(&w->oracle);
+}
+
+static inline void walk_close(struct walk *w)
+{
+    oracle_drain(&w->oracle);
+    oracle_close(&w->oracle);
 }
 
 static inline void random_walk(struct walk *w, hwt_wheel_kind kind, uint64_t epoch, unsigned steps)
 {
-    struct oracle *o = &w->oracle;
-
-    oracle_open(o, kind, w->tick_ns, w->slots, epoch, WALK_CAPACITY);
-    for (unsigned i = 0; i < steps; i++) {
-        if (w->before_step)
-            w->before_step(w);
-        random_step(w);
-        oracle_check_count(o);
-        oracle_check_bounds(o);
-        if (pick(w, 8) == 0)
-            oracle_check_exact(o);
-    }
-    cr_assert_gt(o->expired, steps / 50);
-    oracle_drain(o);
-    oracle_close(o);
+    walk_open(w, kind, epoch);
+    for (unsigned i = 0; i < steps; i++)
+        walk_step(w);
+    cr_assert_gt(w->oracle.expired, steps / 50);
+    walk_close(w);
 }
 
 #endif

@@ -208,8 +208,6 @@ Test(word, reclaim)
 
 /* ---- whoever runs the task ---- */
 
-static bool was_running;
-
 static int begin(hwt_timeout *timeout)
 {
     return timeout_begin(timeout);
@@ -217,7 +215,7 @@ static int begin(hwt_timeout *timeout)
 
 static int rearm(hwt_timeout *timeout)
 {
-    return timeout_rearm(timeout, DEADLINE + 50, &was_running);
+    return timeout_rearm(timeout, DEADLINE + 50);
 }
 
 static int finish(hwt_timeout *timeout)
@@ -239,13 +237,6 @@ Test(word, rearm)
 {
     CHECK_ROW(rearm, {[WORD_RUNNING] = {true, TO(WORD_REARMED), DEADLINE + 50},
                       [WORD_REARMED] = {true, LEFT, DEADLINE + 50}});
-}
-
-Test(word, rearm_tells_the_first_from_the_next)
-{
-    store_relaxed(&subject.word, word_make(DEADLINE, WORD_RUNNING));
-    cr_assert(rearm(&subject) && was_running);
-    cr_assert(rearm(&subject) && !was_running);
 }
 
 /* Only a run that is on can finish. */
@@ -297,4 +288,23 @@ Test(word, holds_every_deadline_and_code)
         }
     }
     cr_assert_gt(DEADLINE_NEVER / HWT_SEC(86400 * 365), 70, "years until never");
+}
+
+/* ---- the packed word of lanes and buckets ---- */
+
+Test(word, packs_an_address_and_22_bits)
+{
+    hwt_timeout *const highest = (hwt_timeout *)(uintptr_t)PACKED_ADDRESS;
+    hwt_timeout *const timeouts[] = {NULL, &subject, highest};
+    const uint64_t bits[] = {0, 1, 63, 64, 65, 0x155555, 0x2aaaaa, (1u << PACKED_BITS) - 1};
+
+    for (size_t i = 0; i < COUNT_OF(timeouts); i++) {
+        for (size_t j = 0; j < COUNT_OF(bits); j++) {
+            uint64_t packed = packed_make(timeouts[i], bits[j]);
+            cr_assert_eq(packed_timeout(packed), timeouts[i]);
+            cr_assert_eq(packed_bits(packed), bits[j]);
+            cr_assert_eq(packed_make(timeouts[i], bits[j] + (7ull << PACKED_BITS)), packed,
+                         "the lowest 22 bits of more");
+        }
+    }
 }
