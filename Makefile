@@ -99,7 +99,8 @@ INCLUDES := -Iinclude -Isrc $(CK_CFLAGS)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
-LIB_C     = $(BASE) -fvisibility=hidden -fPIC -ftls-model=initial-exec $(HARDEN) \
+# -fexceptions: a task may throw through hwt_timer_advance (src/unwind.h).
+LIB_C     = $(BASE) -fvisibility=hidden -fPIC -ftls-model=initial-exec -fexceptions $(HARDEN) \
 	$(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
 # Criterion's parameterized tests need fixed addresses.
 TEST_C    = $(BASE) -fno-pie $(kind_$(KIND)) -Itest $(CPPFLAGS) $(CFLAGS)
@@ -158,10 +159,12 @@ $(INTERNAL): $(LIB_O) $(O)/files
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $(LIB_O)
 
-# For users: one object in which the hidden symbols are local, as they are in libhwt.so.
+# For users: one object in which the hidden symbols are local, as they are in libhwt.so. Without
+# groups: a program with one of the same name would leave the local symbols of ours undefined.
 $(O)/libhwt.o: $(LIB_O) $(O)/files
 	$(call say,LD -r,$@)
-	$(Q)$(CC) $(filter -m%,$(CFLAGS)) -r -nostdlib -o $@ $(LIB_O)
+	$(Q)$(CC) $(filter -m%,$(CFLAGS)) -r -nostdlib -Wl,--force-group-allocation \
+		-o $@ $(LIB_O)
 	$(Q)$(OBJCOPY) --localize-hidden $@
 
 $(B)/libhwt.a: $(O)/libhwt.o

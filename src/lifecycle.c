@@ -80,6 +80,16 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
     return result;
 }
 
+/* No call of ours is a cancellation point, but close is one. */
+static void close_uncancelled(int fd)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    platform_close(fd);
+    pthread_setcancelstate(state, NULL);
+}
+
 static void destroy_parts(hwt_timer *timer)
 {
     int fd = load_relaxed(&timer->park.fd);
@@ -96,7 +106,7 @@ static void destroy_parts(hwt_timer *timer)
     store_relaxed(&timer->park.wake_before, 0);
     store_relaxed(&timer->park.fd, -1);
     if (fd >= 0)
-        platform_close(fd);
+        close_uncancelled(fd);
 }
 
 static void init_shell(hwt_timer *timer)

@@ -13,6 +13,7 @@
 #include "quota.h"
 
 _Thread_local struct run_frame *run_frames;
+_Thread_local const hwt_timer *run_worker_of;
 
 bool run_is_inside(const hwt_timer *timer)
 {
@@ -20,7 +21,7 @@ bool run_is_inside(const hwt_timer *timer)
         if (frame->timer == timer)
             return true;
     }
-    return false;
+    return run_worker_of == timer;
 }
 
 const struct run_frame *run_frame_of(const hwt_timeout *timeout)

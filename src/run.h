@@ -16,6 +16,9 @@ struct run_frame {
     struct run_frame *outer;
 };
 extern HIDDEN _Thread_local struct run_frame *run_frames;
+/* This thread is the worker of that timer, to the end of its last destructor. */
+extern HIDDEN _Thread_local const hwt_timer *run_worker_of;
+/* To wait for this timer would be to wait for oneself. */
 bool run_is_inside(const hwt_timer *timer);
 const struct run_frame *run_frame_of(const hwt_timeout *timeout);
 

@@ -8,6 +8,7 @@
 #include "filing.h"
 #include "intake.h"
 #include "run.h"
+#include "unwind.h"
 
 static void pause_briefly(unsigned *times)
 {
@@ -105,16 +106,20 @@ static void dispose(const hwt_timer *timer, hwt_unprocessed *list)
     run_frames = frame.outer;
 }
 
-int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
+static void restore_cancel(void *state)
+{
+    pthread_setcancelstate(*(const int *)state, NULL);
+}
+
+/* A thread that was cancelled half-way would leave all others waiting: so it is when this ends. */
+static void stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
 {
     hwt_unprocessed list = {NULL, 0};
+    struct unwind guard UNWIND;
+    int state;
 
-    if (!timer)
-        return -EINVAL;
-    if (!timer_is_ours(timer))
-        return -ECHILD;
-    if (run_is_inside(timer))
-        return -EDEADLK;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    unwind_begin(&guard, restore_cancel, &state);
     if (begin_stop(timer)) {
         end_worker(timer);
         list.first = timer->worker.reclaimed;
@@ -126,6 +131,17 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
     }
     if (unprocessed)
         *unprocessed = list;
+}
+
+int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
+{
+    if (!timer)
+        return -EINVAL;
+    if (!timer_is_ours(timer))
+        return -ECHILD;
+    if (run_is_inside(timer))
+        return -EDEADLK;
+    stop(timer, unprocessed);
     return 0;
 }
 

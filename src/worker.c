@@ -172,6 +172,7 @@ void *worker_main(void *argument)
 {
     hwt_timer *timer = argument;
 
+    run_worker_of = timer;
     platform_name_worker(timer->thread_name);
     for (;;) {
         worker_pass(timer, false);
