@@ -53,14 +53,16 @@ HOT void count_end(hwt_timer *timer, bool elsewhere)
     quota_give(timer);
 }
 
-static void uncount_end(hwt_timer *timer, bool elsewhere)
+/* Pending again. False: its place under max_pending has been taken meanwhile. */
+static bool uncount_end(hwt_timer *timer, bool elsewhere)
 {
-    if (timer->max_pending)
-        add_relaxed(&timer->quota_used, 1);
+    if (!quota_take(timer))
+        return false;
     if (elsewhere)
         sub_relaxed(&lanes_here(&timer->lanes)->expired, 1);
     else
         bump_single_writer(&timer->worker.count.expired, (uint64_t)-1);
+    return true;
 }
 
 HOT void count_run(hwt_timer *timer, const hwt_timeout *timeout, uint64_t now, bool elsewhere)
@@ -163,19 +165,19 @@ HOT void run_here(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *fram
 bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
 {
     hwt_timer *timer = timeout->timer;
-    bool periodic = timeout->kind & KIND_PERIODIC, was_running = false;
+    /* Nobody else makes RUNNING of it, or REARMED: a first re-arm counts it back in. */
+    bool counted_out = !(timeout->kind & KIND_PERIODIC) &&
+                       word_code(load_acquire(&timeout->word)) == WORD_RUNNING;
+    bool was_running = false;
 
     /* Pending again before the word says so: whoever cancels it then counts it out (G3). */
-    if (!periodic)
-        uncount_end(timer, frame->elsewhere);
-    if (!timeout_rearm(timeout, deadline, &was_running)) {
-        if (!periodic)
-            count_end(timer, frame->elsewhere);
+    if (counted_out && !uncount_end(timer, frame->elsewhere))
         return false;
-    }
-    if (!periodic && !was_running) /* it was counted back in by the first re-arm */
+    if (timeout_rearm(timeout, deadline, &was_running))
+        return true;
+    if (counted_out)
         count_end(timer, frame->elsewhere);
-    return true;
+    return false;
 }
 
 /* ---- on an executor ---- */
