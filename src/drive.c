@@ -22,7 +22,7 @@ int hwt_timer_advance(hwt_timer *timer)
 
     if (!timer || timer->drive != HWT_DRIVE_CALLER)
         return -EINVAL;
-    if (!timer_is_ours(timer))
+    if (!timer_is_ours_now(timer))
         return -ECHILD;
     if (run_is_inside(timer))
         return -EDEADLK;
@@ -72,7 +72,7 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
 {
     uint64_t earliest;
 
-    if (!timer || !timer_is_ours(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING)
+    if (!timer || !timer_is_ours_now(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING)
         return UINT64_MAX;
     if (timer->drive == HWT_DRIVE_CALLER && !run_is_inside(timer) &&
         pthread_mutex_trylock(&timer->driving) == 0) {
@@ -105,7 +105,7 @@ int hwt_timer_fd(hwt_timer *timer)
 
     if (!timer || timer->drive != HWT_DRIVE_CALLER)
         return -EINVAL;
-    if (!timer_is_ours(timer))
+    if (!timer_is_ours_now(timer))
         return -ECHILD;
     if (timer->clock.now)
         return -ENOTSUP;

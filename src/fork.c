@@ -3,13 +3,28 @@
 #include "fork.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "registry.h"
 #include "slab.h"
 
 _Atomic uint32_t fork_generation = 1;
+_Thread_local unsigned fork_depth;
 
+static pid_t forking; /* under the locks that are held over the fork */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool watched;
+
+static void slab_before_fork(void)
+{
+    slab_lock();
+}
+
+static void slab_after_fork(bool child)
+{
+    (void)child;
+    slab_unlock();
+}
 
 /*
  * The only two locks that outlive a timer's call are held over the fork, so that what they guard
@@ -17,29 +32,53 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
  */
 static void before(void)
 {
+    if (fork_depth++ > 0) /* a handler that forks */
+        return;
     registry_before_fork();
-    slab_lock();
+    slab_before_fork();
+    forking = getpid();
 }
 
 static void in_parent(void)
 {
-    slab_unlock();
+    if (fork_depth == 0 || --fork_depth > 0)
+        return;
+    slab_after_fork(false);
     registry_after_fork(false);
 }
 
 static void in_child(void)
 {
+    if (fork_depth == 0) /* done when it was needed */
+        return;
     add_relaxed(&fork_generation, 1);
-    slab_unlock();
+    fork_depth = 0;
+    slab_after_fork(true);
     registry_after_fork(true);
+}
+
+void fork_settle_now(void)
+{
+    if (getpid() != forking)
+        in_child();
 }
 
 static void watch(void)
 {
-    pthread_atfork(before, in_parent, in_child);
+    watched = pthread_atfork(before, in_parent, in_child) == 0;
 }
 
-void fork_watch(void)
+bool fork_watch(void)
 {
     pthread_once(&once, watch);
+    return watched;
+}
+
+/*
+ * Early, so that our handlers enclose those of the application: prepared last, and first to know
+ * that this is the child.
+ */
+static __attribute__((constructor(101))) void watch_from_the_start(void)
+{
+    fork_watch();
 }

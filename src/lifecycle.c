@@ -135,7 +135,9 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
         config = &defaults;
     if (!timer || config->struct_size != sizeof *config)
         return -EINVAL;
-    fork_watch();
+    if (!fork_watch())
+        return -ENOMEM;
+    fork_settle();
     pool_prepare();
     created = registry_take();
     if (!created)
@@ -177,6 +179,8 @@ int lifecycle_begin(hwt_timer *timer)
 {
     int result = 0;
 
+    if (!timer_is_ours_now(timer))
+        return -ECHILD;
     pthread_mutex_lock(&timer->mutex);
     if (load_relaxed(&timer->phase) >= PHASE_STOPPING) {
         result = -ESHUTDOWN;
@@ -192,11 +196,7 @@ int lifecycle_begin(hwt_timer *timer)
 
 int hwt_timer_start(hwt_timer *timer)
 {
-    if (!timer)
-        return -EINVAL;
-    if (!timer_is_ours(timer))
-        return -ECHILD;
-    return lifecycle_begin(timer);
+    return timer ? lifecycle_begin(timer) : -EINVAL;
 }
 
 bool hwt_timer_is_stopped(const hwt_timer *timer)
@@ -235,7 +235,7 @@ int hwt_timer_destroy(hwt_timer *timer)
 
     if (!timer)
         return 0;
-    if (!timer_is_ours(timer))
+    if (!timer_is_ours_now(timer))
         return destroy_inherited(timer);
     result = hwt_timer_stop(timer, NULL);
     if (result != 0)

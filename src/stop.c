@@ -137,7 +137,7 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
 {
     if (!timer)
         return -EINVAL;
-    if (!timer_is_ours(timer))
+    if (!timer_is_ours_now(timer))
         return -ECHILD;
     if (run_is_inside(timer))
         return -EDEADLK;

@@ -89,6 +89,13 @@ static inline bool timer_is_ours(const hwt_timer *timer)
     return likely(load_relaxed(&timer->generation) == load_relaxed(&fork_generation));
 }
 
+/* The same for calls that may wait, which an application's own fork handlers must not make us do. */
+static inline bool timer_is_ours_now(const hwt_timer *timer)
+{
+    fork_settle();
+    return timer_is_ours(timer);
+}
+
 static inline uint64_t timer_now(const hwt_timer *timer)
 {
     return clock_now(&timer->clock);
