@@ -4,6 +4,7 @@
 
 #include "filing.h"
 #include "intake.h"
+#include "lifecycle.h"
 #include "run.h"
 #include "worker.h"
 
@@ -36,8 +37,8 @@ int hwt_timer_advance(hwt_timer *timer)
     }
     park_leave(&timer->park);
     ran = worker_pass(timer, true);
-    if (!timer_is_ours(timer)) /* a task forked */
-        return -ECHILD;
+    if (!timer_is_ours(timer)) /* a task has forked, and this is the child */
+        return lifecycle_leave_in_child(timer);
     file_flush_returns(timer);
     arm(timer);
     pthread_mutex_unlock(&timer->driving);

@@ -13,7 +13,7 @@
 #include "atomic.h"
 #include "base.h"
 
-extern HIDDEN _Atomic uint32_t fork_generation; /* grows in a forked child; never 0 */
+extern HIDDEN _Atomic uint32_t fork_generation;  /* grows in a forked child; never 0 */
 extern HIDDEN _Thread_local unsigned fork_depth; /* not 0: this thread is forking */
 
 /* Before anything else, by whoever creates a timer. False: no memory for it. */

@@ -90,6 +90,8 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
     if (run_frame_of(timeout))
         return -EDEADLK;
     won = cancel(timeout);
+    if (!timer_is_ours(timeout->timer)) /* its hook has forked, and this is the child */
+        return -ECHILD;
     timeout_await_run(timeout);
     return won;
 }

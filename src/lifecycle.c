@@ -10,6 +10,7 @@
 #include "config.h"
 #include "pool.h"
 #include "registry.h"
+#include "run.h"
 #include "worker.h"
 
 const char *hwt_version(void)
@@ -117,7 +118,7 @@ static void init_shell(hwt_timer *timer)
     store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->phase, PHASE_CREATED);
     park_init(&timer->park, 0);
-    timer->has_attr = timer->has_thread = false;
+    timer->has_attr = timer->has_thread = timer->forsaken = false;
     pthread_mutex_init(&timer->mutex, NULL);
     pthread_mutex_init(&timer->driving, NULL);
     pthread_cond_init(&timer->stopped, NULL);
@@ -211,11 +212,24 @@ uint64_t hwt_timer_now(const hwt_timer *timer)
 
 /* ---- destroy ---- */
 
-/* In a forked child: the worker is not there, its timeouts may be half-way anywhere. */
+/*
+ * In a forked child: the worker is not there, its timeouts may be half-way anywhere. The shell
+ * stays: it tells late handles that they are dead. A callback that has forked, and destroys the
+ * timer in the child, will return to a call that uses the parts: they go when that one is left.
+ */
 static int destroy_inherited(hwt_timer *timer)
 {
-    destroy_parts(timer); /* the shell stays: it tells late handles that they are dead */
+    timer->forsaken = run_is_inside(timer);
+    if (!timer->forsaken)
+        destroy_parts(timer);
     return 0;
+}
+
+int lifecycle_leave_in_child(hwt_timer *timer)
+{
+    if (timer->forsaken)
+        destroy_inherited(timer);
+    return -ECHILD;
 }
 
 /* Did it carry so much that giving memory back to the system is worth a look at all of it? */
@@ -238,6 +252,8 @@ int hwt_timer_destroy(hwt_timer *timer)
     if (!timer_is_ours_now(timer))
         return destroy_inherited(timer);
     result = hwt_timer_stop(timer, NULL);
+    if (result == -ECHILD) /* a hook has forked */
+        return destroy_inherited(timer);
     if (result != 0)
         return result;
     pthread_mutex_destroy(&timer->mutex);

@@ -10,6 +10,7 @@
 
 #include "extra.h"
 #include "filing.h"
+#include "lifecycle.h"
 #include "quota.h"
 
 _Thread_local struct run_frame *run_frames;
@@ -166,8 +167,8 @@ bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t dea
 {
     hwt_timer *timer = timeout->timer;
     /* Nobody else makes RUNNING of it, or REARMED: a first re-arm counts it back in. */
-    bool counted_out = !(timeout->kind & KIND_PERIODIC) &&
-                       word_code(load_acquire(&timeout->word)) == WORD_RUNNING;
+    bool counted_out =
+        !(timeout->kind & KIND_PERIODIC) && word_code(load_acquire(&timeout->word)) == WORD_RUNNING;
     bool was_running = false;
 
     /* Pending again before the word says so: whoever cancels it then counts it out (G3). */
@@ -218,14 +219,20 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
 static void run_job(void *job)
 {
     hwt_timeout *timeout = job;
+    hwt_timer *timer = timeout->timer;
 
+    if (unlikely(
+            !timer_is_ours(timer))) /* handed over before a fork: the parent's executor has it */
+        return;
     store_relaxed(&timeout->run, RUN_ON);
     if (timeout_begin(timeout)) /* pins the timer: stop waits for the report */
-        run_elsewhere(timeout->timer, timeout);
+        run_elsewhere(timer, timeout);
     else
         timeout_run_over(timeout);
     if (timeout_drop(timeout))
         timeout_free(timeout);
+    if (unlikely(!timer_is_ours(timer))) /* or it has been destroyed; its shell stays */
+        lifecycle_leave_in_child(timer);
 }
 
 /* G10: refused, it counts as cancelled and as rejected, and its hook runs here. */
@@ -248,7 +255,7 @@ static void dispatch(hwt_timer *timer, hwt_timeout *timeout)
 {
     add_relaxed(&timeout->refs, 1); /* the job's share */
     wheel_bucket_insert(timer->worker.wheel, &timer->worker.dispatched, timeout);
-    if (timer->execute(timer->executor, run_job, timeout) != 0)
+    if (timer->execute(timer->executor, run_job, timeout) != 0 && timer_is_ours(timer))
         refuse(timer, timeout);
 }
 

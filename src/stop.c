@@ -7,6 +7,7 @@
 #include "extra.h"
 #include "filing.h"
 #include "intake.h"
+#include "lifecycle.h"
 #include "run.h"
 #include "unwind.h"
 
@@ -93,13 +94,13 @@ static void finish_stop(hwt_timer *timer)
 }
 
 /* Nobody wants them back. A hook that stops the timer would wait for itself. */
-static void dispose(const hwt_timer *timer, hwt_unprocessed *list)
+static void dispose(hwt_timer *timer, hwt_unprocessed *list)
 {
     struct run_frame frame = {.timer = timer, .outer = run_frames};
     hwt_timeout *timeout;
 
     run_frames = &frame;
-    while ((timeout = hwt_unprocessed_take(list)) != NULL) {
+    while (timer_is_ours(timer) && (timeout = hwt_unprocessed_take(list)) != NULL) {
         run_hook(timeout);
         hwt_timeout_unref(timeout);
     }
@@ -112,7 +113,7 @@ static void restore_cancel(void *state)
 }
 
 /* A thread that was cancelled half-way would leave all others waiting: so it is when this ends. */
-static void stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
+static int stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
 {
     hwt_unprocessed list = {NULL, 0};
     struct unwind guard UNWIND;
@@ -127,10 +128,13 @@ static void stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
         timer->worker.reclaimed = NULL;
         if (!unprocessed)
             dispose(timer, &list);
+        if (!timer_is_ours(timer)) /* a hook has forked, and this is the child */
+            return lifecycle_leave_in_child(timer);
         finish_stop(timer);
     }
     if (unprocessed)
         *unprocessed = list;
+    return 0;
 }
 
 int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
@@ -141,8 +145,7 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
         return -ECHILD;
     if (run_is_inside(timer))
         return -EDEADLK;
-    stop(timer, unprocessed);
-    return 0;
+    return stop(timer, unprocessed);
 }
 
 hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed)

@@ -81,6 +81,7 @@ struct hwt_timer {
     pthread_mutex_t driving; /* HWT_DRIVE_CALLER: who acts as the worker */
     _Atomic uint32_t guests; /* handle calls that stop must wait for (handle.c) */
     hwt_timer *next_shell;   /* under the registry's lock */
+    bool forsaken; /* in a forked child: destroyed by one of its callbacks (lifecycle.c) */
 };
 
 /* Created in this process? What a forked child inherited is dead (G12). */

@@ -3,6 +3,7 @@
 
 #include "filing.h"
 #include "intake.h"
+#include "lifecycle.h"
 #include "run.h"
 
 #define PREFETCH_AHEAD 12
@@ -61,10 +62,11 @@ int worker_pass(hwt_timer *timer, bool exact)
 {
     struct worker *w = &timer->worker;
     struct run_frame frame = {.timer = timer, .outer = run_frames};
-    uint64_t now = timer_now(timer);
+    uint64_t now;
     int ran = 0;
 
     run_frames = &frame;
+    now = timer_now(timer);
     intake(timer, now);
     wheel_take_overdue(w->wheel, w->passed, &w->due);
     w->pass_limit = now;
@@ -177,7 +179,12 @@ void *worker_main(void *argument)
     for (;;) {
         worker_pass(timer, false);
         if (must_leave(timer))
-            return NULL;
+            break;
         sleep_until_due(timer);
     }
+    if (!timer_is_ours(timer)) { /* a task has forked, and this is the child */
+        run_worker_of = NULL;
+        lifecycle_leave_in_child(timer);
+    }
+    return NULL;
 }
