@@ -90,6 +90,13 @@ HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 endif
 endif
 
+# A task may throw through hwt_timer_advance (src/guard.h); unless the unwinder that the compiler has
+# is for another C library (a musl-gcc that wraps the compiler of the host).
+guarded := void h(void) __attribute__((weak)); static void g(int *i) { (void)i; } \
+	void f(void) { int i __attribute__((cleanup(g))) = 0; h(); }
+UNWINDING := $(shell echo '$(guarded)' | \
+	$(CC) -fexceptions -fPIC -shared -Wl,-z,defs -x c - -o /dev/null 2>/dev/null && echo -fexceptions)
+
 # Only headers of Concurrency Kit are used. Its pkg-config file claims to be on the build machine's
 # architecture, which would drop the barriers on another one.
 CK_CFLAGS := $(patsubst -I%,-isystem %,$(filter-out -D__% -I/usr/include,$(call package,ck,--cflags)))
@@ -99,8 +106,7 @@ INCLUDES := -Iinclude -Isrc $(CK_CFLAGS)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
-# -fexceptions: a task may throw through hwt_timer_advance (src/unwind.h).
-LIB_C     = $(BASE) -fvisibility=hidden -fPIC -ftls-model=initial-exec -fexceptions $(HARDEN) \
+LIB_C     = $(BASE) -fvisibility=hidden -fPIC -ftls-model=initial-exec $(UNWINDING) $(HARDEN) \
 	$(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
 # Criterion's parameterized tests need fixed addresses.
 TEST_C    = $(BASE) -fno-pie $(kind_$(KIND)) -Itest $(CPPFLAGS) $(CFLAGS)

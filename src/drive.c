@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "filing.h"
+#include "guard.h"
 #include "intake.h"
 #include "lifecycle.h"
 #include "run.h"
@@ -15,6 +16,30 @@ static void arm(hwt_timer *timer)
 
     if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && !worker_plan(timer, &wake_before))
         park_fire(&timer->park);
+}
+
+/* However a pass ends: also by a task that threw, or ended its thread. */
+static void stop_driving(void *driven)
+{
+    hwt_timer *timer = driven;
+
+    if (!timer_is_ours(timer)) { /* a task has forked, and this is the child */
+        lifecycle_leave_in_child(timer);
+        return;
+    }
+    file_flush_returns(timer);
+    arm(timer);
+    pthread_mutex_unlock(&timer->driving);
+}
+
+/* Under `driving`, which it releases. */
+static int drive(hwt_timer *timer)
+{
+    struct guard guard GUARDED = {.leave = stop_driving, .what = timer};
+
+    guard_begin(&guard);
+    park_leave(&timer->park);
+    return worker_pass(timer, true);
 }
 
 int hwt_timer_advance(hwt_timer *timer)
@@ -35,14 +60,8 @@ int hwt_timer_advance(hwt_timer *timer)
         pthread_mutex_unlock(&timer->driving);
         return -ESHUTDOWN;
     }
-    park_leave(&timer->park);
-    ran = worker_pass(timer, true);
-    if (!timer_is_ours(timer)) /* a task has forked, and this is the child */
-        return lifecycle_leave_in_child(timer);
-    file_flush_returns(timer);
-    arm(timer);
-    pthread_mutex_unlock(&timer->driving);
-    return ran;
+    ran = drive(timer);
+    return timer_is_ours(timer) ? ran : -ECHILD;
 }
 
 /* Without the wheel: no deadline is earlier, but it may be of one that was cancelled. */

@@ -91,6 +91,7 @@ static void close_uncancelled(int fd)
     pthread_setcancelstate(state, NULL);
 }
 
+/* Of a timer half-created, too, and in a forked child perhaps twice. */
 static void destroy_parts(hwt_timer *timer)
 {
     int fd = load_relaxed(&timer->park.fd);
@@ -185,6 +186,8 @@ int lifecycle_begin(hwt_timer *timer)
     pthread_mutex_lock(&timer->mutex);
     if (load_relaxed(&timer->phase) >= PHASE_STOPPING) {
         result = -ESHUTDOWN;
+    } else if (load_relaxed(&timer->phase) == PHASE_LOST) {
+        result = -EOWNERDEAD;
     } else if (load_relaxed(&timer->phase) == PHASE_CREATED) {
         if (timer->drive == HWT_DRIVE_WORKER)
             result = start_thread(timer);
@@ -193,6 +196,20 @@ int lifecycle_begin(hwt_timer *timer)
     }
     pthread_mutex_unlock(&timer->mutex);
     return result;
+}
+
+void lifecycle_lose_worker(hwt_timer *timer)
+{
+    pthread_mutex_lock(&timer->mutex); /* start may not be done yet; stop may have begun */
+    if (load_relaxed(&timer->phase) < PHASE_STOPPING)
+        store_release(&timer->phase, PHASE_LOST);
+    pthread_mutex_unlock(&timer->mutex);
+    if (timer->worker.escaped)
+        run_tell(timer, timer->worker.escaped,
+                 "has ended the worker's thread: nothing runs any more, submissions fail");
+    else if (timer->log)
+        timer->log(timer->log_arg, "hwt: the worker's thread was ended: nothing runs any more, "
+                                   "submissions fail");
 }
 
 int hwt_timer_start(hwt_timer *timer)

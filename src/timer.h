@@ -19,7 +19,13 @@
 #include "stats.h"
 #include "wheel.h"
 
-enum phase { PHASE_CREATED, PHASE_RUNNING, PHASE_STOPPING, PHASE_STOPPED };
+enum phase {
+    PHASE_CREATED,
+    PHASE_RUNNING,
+    PHASE_LOST, /* a task has ended the worker's thread */
+    PHASE_STOPPING,
+    PHASE_STOPPED,
+};
 
 #define HAND 64 /* due timeouts taken out of the wheel at a time */
 
@@ -42,6 +48,7 @@ struct worker {
     struct pool_return *returns; /* per lane */
     bool reclaiming;             /* stop hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
+    hwt_task *escaped;           /* the last task that did not return to its pass */
     struct worker_counters count;
     _Atomic uint64_t next_deadline; /* for hwt_timer_next_deadline, while the worker sleeps */
 };
@@ -90,7 +97,7 @@ static inline bool timer_is_ours(const hwt_timer *timer)
     return likely(load_relaxed(&timer->generation) == load_relaxed(&fork_generation));
 }
 
-/* The same for calls that may wait, which an application's own fork handlers must not make us do. */
+/* The same in calls that may wait: in a forked child that would be for ever (fork_settle). */
 static inline bool timer_is_ours_now(const hwt_timer *timer)
 {
     fork_settle();

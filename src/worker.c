@@ -2,9 +2,11 @@
 #include "worker.h"
 
 #include "filing.h"
+#include "guard.h"
 #include "intake.h"
 #include "lifecycle.h"
 #include "run.h"
+#include "uncaught.h"
 
 #define PREFETCH_AHEAD 12
 #define QUIET_TICKS    16
@@ -58,20 +60,17 @@ static int run_hand(hwt_timer *timer, struct run_frame *frame)
     return ran;
 }
 
-int worker_pass(hwt_timer *timer, bool exact)
+static int pass(hwt_timer *timer, bool exact, struct run_frame *frame)
 {
     struct worker *w = &timer->worker;
-    struct run_frame frame = {.timer = timer, .outer = run_frames};
-    uint64_t now;
+    uint64_t now = timer_now(timer);
     int ran = 0;
 
-    run_frames = &frame;
-    now = timer_now(timer);
     intake(timer, now);
     wheel_take_overdue(w->wheel, w->passed, &w->due);
     w->pass_limit = now;
     while (!bucket_is_empty(&w->due) || wheel_expire(w->wheel, now, exact, &w->due)) {
-        ran += run_hand(timer, &frame);
+        ran += run_hand(timer, frame);
         if (must_leave(timer))
             break;
         intake(timer, w->now); /* a flood of expiries delays nobody else */
@@ -79,11 +78,57 @@ int worker_pass(hwt_timer *timer, bool exact)
     wheel_foresee(w->wheel);
     w->pass_limit = 0;
     w->passed = now;
-    run_frames = frame.outer;
 #ifdef HWT_DEBUG
     if (timer_is_ours(timer))
         wheel_check(w->wheel);
 #endif
+    return ran;
+}
+
+/* What was to run in this pass will run in the next one. */
+static void put_off(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    hwt_timeout *timeout;
+
+    put_back_hand(timer);
+    while ((timeout = wheel_bucket_pop(w->wheel, &w->due)) != NULL)
+        file_timeout(timer, timeout);
+    w->passed = max_u64(w->passed, w->pass_limit);
+    w->pass_limit = 0;
+}
+
+static __attribute__((cold)) void abandon_pass(const struct run_frame *frame)
+{
+    if (frame->current)
+        frame->timer->worker.escaped = frame->current->task;
+    run_abandon(frame);
+    put_off(frame->timer);
+}
+
+/* However a pass ends: by a task or hook that threw, or ended its thread? */
+static void leave_pass(void *left)
+{
+    struct run_frame *frame = left;
+
+    if (likely(frame->returned))
+        return;
+    if (timer_is_ours(frame->timer))
+        abandon_pass(frame);
+    run_frames = frame->outer;
+}
+
+int worker_pass(hwt_timer *timer, bool exact)
+{
+    struct run_frame frame = {.timer = timer, .outer = run_frames};
+    struct guard guard GUARDED = {.leave = leave_pass, .what = &frame};
+    int ran;
+
+    run_frames = &frame;
+    guard_begin(&guard);
+    ran = pass(timer, exact, &frame);
+    run_frames = frame.outer;
+    frame.returned = true;
     return ran;
 }
 
@@ -170,21 +215,39 @@ static void sleep_until_due(hwt_timer *timer)
     park_leave(&timer->park);
 }
 
-void *worker_main(void *argument)
+static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
 {
-    hwt_timer *timer = argument;
-
-    run_worker_of = timer;
-    platform_name_worker(timer->thread_name);
+    UNCAUGHT_TOLD;
     for (;;) {
         worker_pass(timer, false);
         if (must_leave(timer))
-            break;
+            return;
         sleep_until_due(timer);
     }
-    if (!timer_is_ours(timer)) { /* a task has forked, and this is the child */
+}
+
+/* Stopped; or in the child of a task that has forked; or a task has ended this thread. */
+static void leave_work(void *left)
+{
+    hwt_timer *timer = left;
+
+    if (likely(timer_is_ours(timer))) {
+        if (load_relaxed(&timer->phase) < PHASE_STOPPING)
+            lifecycle_lose_worker(timer);
+    } else {
         run_worker_of = NULL;
         lifecycle_leave_in_child(timer);
     }
+}
+
+void *worker_main(void *argument)
+{
+    hwt_timer *timer = argument;
+    struct guard guard GUARDED = {.leave = leave_work, .what = timer};
+
+    run_worker_of = timer;
+    platform_name_worker(timer->thread_name);
+    guard_begin(&guard);
+    work(timer);
     return NULL;
 }

@@ -3,18 +3,18 @@
  * What must happen however a block is left: by its end, or because a callback of the user's did not
  * return to it, but threw a C++ exception or ended its thread (pthread_exit, a cancellation).
  *
- *     struct unwind guard UNWIND;
- *     unwind_begin(&guard, leave, what);
+ *     struct guard guard GUARDED = {.leave = leave, .what = what};
+ *     guard_begin(&guard);
  *
  * From here on leave(what) is called once, at the end of the block or on the way through it. The
- * library is compiled with -fexceptions for this.
+ * library is compiled with -fexceptions for this, where the compiler's unwinder allows it.
  */
-#ifndef HWT_UNWIND_H
-#define HWT_UNWIND_H
+#ifndef HWT_GUARD_H
+#define HWT_GUARD_H
 
 #include <pthread.h>
 
-struct unwind {
+struct guard {
     void (*leave)(void *what);
     void *what;
 #ifndef __GLIBC__
@@ -23,19 +23,18 @@ struct unwind {
 #endif
 };
 
-#define UNWIND __attribute__((cleanup(unwind_end)))
+#define GUARDED __attribute__((cleanup(guard_end)))
 
-static inline __attribute__((always_inline)) void
-unwind_begin(struct unwind *guard, void (*leave)(void *what), void *what)
+static inline __attribute__((always_inline)) void guard_begin(struct guard *guard)
 {
-    guard->leave = leave;
-    guard->what = what;
 #ifndef __GLIBC__
-    _pthread_cleanup_push(&guard->pushed, leave, what);
+    _pthread_cleanup_push(&guard->pushed, guard->leave, guard->what);
+#else
+    (void)guard;
 #endif
 }
 
-static inline __attribute__((always_inline)) void unwind_end(struct unwind *guard)
+static inline __attribute__((always_inline)) void guard_end(struct guard *guard)
 {
 #ifndef __GLIBC__
     _pthread_cleanup_pop(&guard->pushed, 0);
