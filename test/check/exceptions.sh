@@ -5,7 +5,7 @@
 # whole. On the worker: the process ends as C++ says, after the log has been told whose it was.
 
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 : "${CXX:=g++}" "${BUILD:=build}"
 command -v "$CXX" >/dev/null || { echo "skipped: $CXX is not installed"; exit 77; }
 dir=$(mktemp -d)
