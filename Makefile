@@ -97,6 +97,12 @@ TLS_MODEL := -ftls-model=initial-exec
 else
 TLS_MODEL := $(call accepted,-mtls-dialect=gnu2)
 endif
+# A task may throw through hwt_timer_advance (src/guard.h); unless the unwinder that the compiler has
+# is for another C library (a musl-gcc that wraps the compiler of the host).
+guarded := void h(void) __attribute__((weak)); static void g(int *i) { (void)i; } \
+	void f(void) { int i __attribute__((cleanup(g))) = 0; h(); }
+UNWINDING := $(shell echo '$(guarded)' | \
+	$(CC) -fexceptions -fPIC -shared -Wl,-z,defs -x c - -o /dev/null 2>/dev/null && echo -fexceptions)
 
 # Only headers of Concurrency Kit are used. Its pkg-config file claims to be on the build machine's
 # architecture, which would drop the barriers on another one.
@@ -107,7 +113,7 @@ INCLUDES := -Iinclude -Isrc $(CK_CFLAGS)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
-LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(HARDEN) \
+LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) \
 	$(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
 # Criterion's parameterized tests need fixed addresses.
 TEST_C    = $(BASE) -fno-pie $(kind_$(KIND)) -Itest $(CPPFLAGS) $(CFLAGS)
@@ -166,10 +172,12 @@ $(INTERNAL): $(LIB_O) $(O)/files
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $(LIB_O)
 
-# For users: one object in which the hidden symbols are local, as they are in libhwt.so.
+# For users: one object in which the hidden symbols are local, as they are in libhwt.so. Without
+# groups: a program with one of the same name would leave the local symbols of ours undefined.
 $(O)/libhwt.o: $(LIB_O) $(O)/files
 	$(call say,LD -r,$@)
-	$(Q)$(CC) $(filter -m%,$(CFLAGS)) -r -nostdlib -o $@ $(LIB_O)
+	$(Q)$(CC) $(filter -m%,$(CFLAGS)) -r -nostdlib -Wl,--force-group-allocation \
+		-o $@ $(LIB_O)
 	$(Q)$(OBJCOPY) --localize-hidden $@
 
 $(B)/libhwt.a: $(O)/libhwt.o

@@ -11,8 +11,10 @@
  *   What can fail returns 0 (or a count) or a negative errno. On an error nothing has changed and
  *   output arguments are untouched. Nothing here prints, aborts or changes errno on success.
  *   A size or enum field left 0, and a tick_ns of 0, mean the default.
- *   "Any thread" includes tasks and hooks, on the worker too. No call may be made from a signal
- *   handler.
+ *   "Any thread" includes tasks and hooks, on the worker too, and the destructors of a thread's own
+ *   data. No call may be made from a signal handler. No call is a cancellation point: a thread that
+ *   is cancelled while it waits here is so when the call has returned (a callback of yours may be
+ *   one, except a hook that stop or destroy runs).
  *
  * Which calls may run at the same time (row against column, on the same timer):
  *
@@ -29,6 +31,9 @@
  *       clock and the timer must still be there; hwt_timeout_reschedule_at needs neither.
  *   (b) One of them gets -EBUSY.
  *   (c) The later one waits for the first, and is handed back nothing.
+ *   A fork may happen beside any of them, and inside a callback. In the child the parent's timers
+ *   are dead (G12): a call that is still on, because a callback of it has forked and returned, says
+ *   -ECHILD like all later ones. Fork handlers (pthread_atfork) may create, use and destroy timers.
  *   hwt_timeout_unref needs a reference that nobody else drops; everything else on one handle may
  *   be called by several threads at once. An hwt_unprocessed list belongs to one thread at a time.
  *
@@ -75,9 +80,17 @@ typedef struct hwt_timeout hwt_timeout;
 
 /*
  * What a timeout runs, and what a `cancelled` hook is. `timeout` is valid during the call without
- * a reference; to keep it, take one (hwt_timeout_ref). A task may do anything, except wait for its
- * own timer: where that would deadlock it gets -EDEADLK. It should be short, because the worker
- * runs one task at a time.
+ * a reference; to keep it, take one (hwt_timeout_ref). It should be short, because the worker runs
+ * one task at a time. It may do anything, except
+ *   wait for its own timer: where that would deadlock it gets -EDEADLK;
+ *   end the worker's thread (pthread_exit, pthread_cancel): that was its last run, `log` is told,
+ *     submissions fail with -EOWNERDEAD, nothing runs any more, and stop hands back what had not;
+ *   throw an exception on the worker: as on any thread, the process ends by std::terminate; `log`
+ *     is told whose it was;
+ *   leave by longjmp.
+ * Out of hwt_timer_advance, of stop and destroy (a hook), or to an executor, a C++ exception may
+ * pass, and a thread may be ended there: the timer stays whole. That was the last run of the
+ * timeout, even if it is periodic or re-armed; what was due with it runs in the next pass.
  */
 typedef void hwt_task(hwt_timeout *timeout, void *arg);
 
@@ -113,7 +126,8 @@ typedef struct hwt_config {
     clockid_t clock_id;           /* CLOCK_MONOTONIC (default, and what 0 means: the wall clock is
                                        not offered) or CLOCK_BOOTTIME, which counts suspend too */
     uint64_t (*now)(void *clock); /* a clock of the caller's, read by any thread that schedules;
-                                         only with HWT_DRIVE_CALLER. Deadlines have 61 bits, and
+                                         it returns, and does not throw; only with
+                                         HWT_DRIVE_CALLER. Deadlines have 61 bits, and
                                          the last means never: a reading of 2^61 - 2 ns or more
                                          counts as that, and makes due all but what is never due */
     void *clock;                  /* its argument */
@@ -121,13 +135,17 @@ typedef struct hwt_config {
      * Where tasks run; NULL: on the worker. Called on the worker; it must see to it that run(job)
      * is called once, soon, on any thread, and return 0; anything else is a refusal, which ends
      * the timeout as cancelled. A due timeout that still waits there can be cancelled, and stop
-     * hands it back; run(job) must be called all the same, at any time later.
+     * hands it back; run(job) must be called all the same, at any time later. What a task throws
+     * passes through run(job), and through execute if that calls it; execute throws nothing else.
      */
     int (*execute)(void *executor, void (*run)(void *job), void *job);
     void *executor;                    /* its first argument */
     const char *thread_name;           /* default "hwt-worker"; 15 bytes are used */
     const pthread_attr_t *thread_attr; /* affinity, scheduling, stack of the worker; copied */
-    /* Warnings: a slow task, more than 64 timers at once. Called on the worker or in create. */
+    /*
+     * Warnings: a slow task, one that ended the worker's thread or threw on it, more than 64 timers
+     * at once. Called on the worker or in create.
+     */
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
     uint64_t slow_task_ns; /* a task that ran longer is counted and logged; 0: never */
@@ -153,9 +171,9 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config);
 /*
  * Starts the worker. Not needed: the first submission does it. Any thread.
  *
- * 0, also when it runs already; -ESHUTDOWN once stopped; -ECHILD in a forked child; the negative
- * errno of pthread_create (say, -EPERM for a scheduling policy that is not permitted), after which
- * it can be started again.
+ * 0, also when it runs already; -ESHUTDOWN once stopped; -EOWNERDEAD after a task has ended the
+ * worker's thread; -ECHILD in a forked child; the negative errno of pthread_create (say, -EPERM for
+ * a scheduling policy that is not permitted), after which it can be started again.
  */
 int hwt_timer_start(hwt_timer *timer);
 
@@ -166,7 +184,8 @@ bool hwt_timer_is_stopped(const hwt_timer *timer);
  * Stops the timer if it runs, as hwt_timer_stop does with NULL for the list, and frees it. Handles
  * stay valid (G9); no other thread may still be calling with the timer itself. NULL is fine.
  *
- * 0; -EDEADLK from one of its own tasks. In a forked child it frees what it can.
+ * 0; -EDEADLK from one of its own tasks, or a destructor on the worker's thread. In a forked child
+ * it frees what it can; called there by a callback of the timer, when that has returned.
  */
 int hwt_timer_destroy(hwt_timer *timer);
 
@@ -194,7 +213,8 @@ typedef struct hwt_unprocessed {
  * running there, not for those that still wait. Follows Netty's HashedWheelTimer.stop.
  *
  * 0; a second stop waits for the first and gets an empty list; -EINVAL for NULL; -EDEADLK from one
- * of its own tasks; -ECHILD in a forked child. Any other thread.
+ * of its own tasks, or a destructor on the worker's thread; -ECHILD in a forked child. Any other
+ * thread.
  */
 int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
 
@@ -212,7 +232,8 @@ hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);
  * Never called before return on the calling thread (G11). Any thread, without a lock (G7).
  *
  * 0; -EINVAL: no timer or task; -ESHUTDOWN once stop began; -ENOBUFS at max_pending; -ENOMEM;
- * -ECHILD in a forked child; pthread_create's errno, if this was to start the worker.
+ * -EOWNERDEAD after a task has ended the worker's thread; -ECHILD in a forked child;
+ * pthread_create's errno, if this was to start the worker.
  */
 int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_ns,
                     hwt_timeout **timeout);
@@ -273,7 +294,8 @@ bool hwt_timeout_cancel(hwt_timeout *timeout);
 /*
  * The same, and waits until neither its task nor, after it, its hook is running: on return it never
  * will again, and what the task uses can be freed. As Linux's timer_shutdown_sync. Do not hold a
- * lock that the task takes.
+ * lock that the task takes. A hook that another thread's hwt_timeout_cancel is calling just now, on
+ * that thread, is not waited for: then this returns 0, and that thread has won.
  *
  * 1 as for true above, 0 as for false; -EDEADLK from inside that very task; -EINVAL for NULL;
  * -ECHILD in a forked child.
@@ -282,9 +304,10 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
 
 /*
  * Moves the deadline to now + delay_ns. True: that is its deadline now. False: it has run, been
- * cancelled, or is due and with the executor. Inside its own task: re-arms it for another run.
- * From another thread while it runs: false. Moving it later, on every packet say, is one
- * compare-and-swap and wakes nobody. NULL: false.
+ * cancelled, or is due and with the executor. Inside its own task: re-arms it for another run;
+ * false, if its place under max_pending has been taken meanwhile. From another thread while it
+ * runs: false. A periodic one goes on from the new deadline: its phase moves along. Moving it
+ * later, on every packet say, is one compare-and-swap and wakes nobody. NULL: false.
  */
 bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns);
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns);
@@ -313,7 +336,7 @@ void hwt_timeout_unref(hwt_timeout *timeout);
  * thread, one at a time.
  *
  * -EINVAL on a worker-driven timer; -EDEADLK from inside one of its tasks; -EBUSY while another
- * thread is in it; -ESHUTDOWN once stopped; -ECHILD in a forked child.
+ * thread is in it; -ESHUTDOWN once stopped; -ECHILD in a forked child, that of a task included.
  */
 int hwt_timer_advance(hwt_timer *timer);
 

@@ -4,7 +4,9 @@
 
 #include "driver.h"
 #include "filing.h"
+#include "guard.h"
 #include "intake.h"
+#include "lifecycle.h"
 #include "run.h"
 #include "worker.h"
 
@@ -30,13 +32,37 @@ static int say_stopped(hwt_timer *timer)
     return -ESHUTDOWN;
 }
 
+/* However a pass ends: also by a task that threw, or ended its thread. */
+static void stop_driving(void *driven)
+{
+    hwt_timer *timer = driven;
+
+    if (!timer_is_ours(timer)) { /* a task has forked, and this is the child */
+        lifecycle_leave_in_child(timer);
+        return;
+    }
+    file_flush_returns(timer, FILE_WORTH_RETURNING);
+    arm(timer);
+    driver_end(timer);
+}
+
+/* By the driver, who is none any more afterwards. */
+static int drive(hwt_timer *timer)
+{
+    struct guard guard GUARDED = {.leave = stop_driving, .what = timer};
+
+    guard_begin(&guard);
+    park_leave(&timer->park);
+    return worker_pass(timer, true);
+}
+
 int hwt_timer_advance(hwt_timer *timer)
 {
     int ran;
 
     if (!timer || timer->drive != HWT_DRIVE_CALLER)
         return -EINVAL;
-    if (!timer_is_ours(timer))
+    if (!timer_is_ours_now(timer))
         return -ECHILD;
     if (run_is_inside(timer))
         return -EDEADLK;
@@ -48,14 +74,8 @@ int hwt_timer_advance(hwt_timer *timer)
         driver_end(timer);
         return say_stopped(timer);
     }
-    park_leave(&timer->park);
-    ran = worker_pass(timer, true);
-    if (!timer_is_ours(timer)) /* a task forked */
-        return -ECHILD;
-    file_flush_returns(timer, FILE_WORTH_RETURNING);
-    arm(timer);
-    driver_end(timer);
-    return ran;
+    ran = drive(timer);
+    return timer_is_ours(timer) ? ran : -ECHILD;
 }
 
 /*
@@ -93,7 +113,7 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
 {
     uint64_t earliest = UINT64_MAX;
 
-    if (!timer || !timer_is_ours(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING)
+    if (!timer || !timer_is_ours_now(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING)
         return UINT64_MAX;
     if (drives_here(timer)) {
         earliest = min_u64(look_ahead(timer), run_next_of_current(timer));
@@ -128,7 +148,7 @@ int hwt_timer_fd(hwt_timer *timer)
 
     if (!timer || timer->drive != HWT_DRIVE_CALLER)
         return -EINVAL;
-    if (!timer_is_ours(timer))
+    if (!timer_is_ours_now(timer))
         return -ECHILD;
     if (timer->clock.now)
         return -ENOTSUP;

@@ -3,13 +3,17 @@
 #include "fork.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include "pool.h"
 #include "registry.h"
-#include "slab.h"
 
 _Atomic uint32_t fork_generation = 1;
+_Thread_local unsigned fork_depth;
 
+static pid_t forking; /* under the locks that are held over the fork */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool watched;
 
 /*
  * The only locks that outlive a timer's call are held over the fork, so that what they guard
@@ -17,29 +21,53 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
  */
 static void before(void)
 {
+    if (fork_depth++ > 0) /* a handler that forks */
+        return;
     registry_before_fork();
     pool_before_fork();
+    forking = getpid();
 }
 
 static void in_parent(void)
 {
+    if (fork_depth == 0 || --fork_depth > 0)
+        return;
     pool_after_fork(false);
     registry_after_fork(false);
 }
 
 static void in_child(void)
 {
+    if (fork_depth == 0) /* done when it was needed */
+        return;
     add_relaxed(&fork_generation, 1);
+    fork_depth = 0;
     pool_after_fork(true);
     registry_after_fork(true);
 }
 
-static void watch(void)
+void fork_settle_now(void)
 {
-    pthread_atfork(before, in_parent, in_child);
+    if (getpid() != forking)
+        in_child();
 }
 
-void fork_watch(void)
+static void watch(void)
+{
+    watched = pthread_atfork(before, in_parent, in_child) == 0;
+}
+
+bool fork_watch(void)
 {
     pthread_once(&once, watch);
+    return watched;
+}
+
+/*
+ * Early, so that our handlers enclose those of the application: prepared last, and first to know
+ * that this is the child.
+ */
+static __attribute__((constructor(101))) void watch_from_the_start(void)
+{
+    fork_watch();
 }

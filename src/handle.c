@@ -91,11 +91,13 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
     if (!timeout)
         return -EINVAL;
     poison_check_alive(timeout);
-    if (!timer_is_ours(timeout->timer))
+    if (!timer_is_ours_now(timeout->timer))
         return -ECHILD;
     if (run_frame_of(timeout))
         return -EDEADLK;
     won = cancel(timeout);
+    if (!timer_is_ours(timeout->timer)) /* its hook has forked, and this is the child */
+        return -ECHILD;
     timeout_await_run(timeout);
     return won;
 }

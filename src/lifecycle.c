@@ -11,6 +11,7 @@
 #include "config.h"
 #include "pool.h"
 #include "registry.h"
+#include "run.h"
 #include "worker.h"
 
 const char *hwt_version(void)
@@ -90,6 +91,17 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
     return result;
 }
 
+/* No call of ours is a cancellation point, but close is one. */
+static void close_uncancelled(int fd)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    platform_close(fd);
+    pthread_setcancelstate(state, NULL);
+}
+
+/* Of a timer half-created, too, and in a forked child perhaps twice. */
 static void destroy_parts(hwt_timer *timer)
 {
     struct park *park = &timer->park;
@@ -104,9 +116,9 @@ static void destroy_parts(hwt_timer *timer)
         pthread_attr_destroy(&timer->attr);
     timer->has_attr = false;
     if (load_relaxed(&park->fd) >= 0)
-        platform_close(load_relaxed(&park->fd));
+        close_uncancelled(load_relaxed(&park->fd));
     if (park->bell >= 0)
-        platform_close(park->bell);
+        close_uncancelled(park->bell);
     park_init(park, 0);
 }
 
@@ -119,7 +131,7 @@ static void init_shell(hwt_timer *timer)
     store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->phase, PHASE_CREATED);
     park_init(&timer->park, 0);
-    timer->has_attr = timer->has_thread = false;
+    timer->has_attr = timer->has_thread = timer->forsaken = false;
     pthread_mutex_init(&timer->mutex, NULL);
     store_relaxed(&timer->driver, DRIVER_NONE);
     pthread_cond_init(&timer->stopped, NULL);
@@ -137,7 +149,9 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
         config = &defaults;
     if (!timer || config->struct_size != sizeof *config)
         return -EINVAL;
-    fork_watch();
+    if (!fork_watch())
+        return -ENOMEM;
+    fork_settle();
     if (pool_prepare() != 0)
         return -ENOMEM;
     created = registry_take();
@@ -180,9 +194,13 @@ int lifecycle_begin(hwt_timer *timer)
 {
     int result = 0;
 
+    if (!timer_is_ours_now(timer))
+        return -ECHILD;
     pthread_mutex_lock(&timer->mutex);
     if (load_relaxed(&timer->phase) >= PHASE_STOPPING) {
         result = -ESHUTDOWN;
+    } else if (load_relaxed(&timer->phase) == PHASE_LOST) {
+        result = -EOWNERDEAD;
     } else if (load_relaxed(&timer->phase) == PHASE_CREATED) {
         if (timer->drive == HWT_DRIVE_WORKER)
             result = start_thread(timer);
@@ -193,13 +211,23 @@ int lifecycle_begin(hwt_timer *timer)
     return result;
 }
 
+void lifecycle_lose_worker(hwt_timer *timer)
+{
+    pthread_mutex_lock(&timer->mutex); /* start may not be done yet; stop may have begun */
+    if (load_relaxed(&timer->phase) < PHASE_STOPPING)
+        store_release(&timer->phase, PHASE_LOST);
+    pthread_mutex_unlock(&timer->mutex);
+    if (timer->worker.escaped)
+        run_tell(timer, timer->worker.escaped,
+                 "has ended the worker's thread: nothing runs any more, submissions fail");
+    else if (timer->log)
+        timer->log(timer->log_arg, "hwt: the worker's thread was ended: nothing runs any more, "
+                                   "submissions fail");
+}
+
 int hwt_timer_start(hwt_timer *timer)
 {
-    if (!timer)
-        return -EINVAL;
-    if (!timer_is_ours(timer))
-        return -ECHILD;
-    return lifecycle_begin(timer);
+    return timer ? lifecycle_begin(timer) : -EINVAL;
 }
 
 bool hwt_timer_is_stopped(const hwt_timer *timer)
@@ -214,11 +242,24 @@ uint64_t hwt_timer_now(const hwt_timer *timer)
 
 /* ---- destroy ---- */
 
-/* In a forked child: the worker is not there, its timeouts may be half-way anywhere. */
+/*
+ * In a forked child: the worker is not there, its timeouts may be half-way anywhere. The shell
+ * stays: it tells late handles that they are dead. A callback that has forked, and destroys the
+ * timer in the child, will return to a call that uses the parts: they go when that one is left.
+ */
 static int destroy_inherited(hwt_timer *timer)
 {
-    destroy_parts(timer); /* the shell stays: it tells late handles that they are dead */
+    timer->forsaken = run_is_inside(timer);
+    if (!timer->forsaken)
+        destroy_parts(timer);
     return 0;
+}
+
+int lifecycle_leave_in_child(hwt_timer *timer)
+{
+    if (timer->forsaken)
+        destroy_inherited(timer);
+    return -ECHILD;
 }
 
 /* Did it carry so much that giving memory back to the system is worth a look at all of it? */
@@ -261,9 +302,11 @@ int hwt_timer_destroy(hwt_timer *timer)
 
     if (!timer)
         return 0;
-    if (!timer_is_ours(timer))
+    if (!timer_is_ours_now(timer))
         return destroy_inherited(timer);
     result = hwt_timer_stop(timer, NULL);
+    if (result == -ECHILD) /* a hook has forked */
+        return destroy_inherited(timer);
     if (result != 0)
         return result;
     pthread_mutex_destroy(&timer->mutex);

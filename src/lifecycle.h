@@ -7,5 +7,12 @@
 
 /* Ready for submissions: started if need be. 0 or a negative errno. Any thread. */
 int lifecycle_begin(hwt_timer *timer);
+/* On the worker's thread, which a task is ending: nothing will run any more, and all are told. */
+void lifecycle_lose_worker(hwt_timer *timer);
+/*
+ * In a forked child: out of a call that was on at the fork, because a callback has forked and
+ * returned. Nothing of the timer is touched any more. -ECHILD.
+ */
+int lifecycle_leave_in_child(hwt_timer *timer);
 
 #endif

@@ -12,15 +12,28 @@ static hwt_timer *shells; /* under `lock`, as all here */
 static unsigned alive;
 static bool told;
 
+static void enter(void)
+{
+    fork_settle();
+    if (likely(fork_depth == 0)) /* otherwise this thread holds it, for its fork */
+        pthread_mutex_lock(&lock);
+}
+
+static void leave(void)
+{
+    if (likely(fork_depth == 0))
+        pthread_mutex_unlock(&lock);
+}
+
 hwt_timer *registry_take(void)
 {
     hwt_timer *timer;
 
-    pthread_mutex_lock(&lock);
+    enter();
     timer = shells;
     if (timer)
         shells = timer->next_shell;
-    pthread_mutex_unlock(&lock);
+    leave();
     if (!timer) {
         timer = aligned_alloc(CACHE_PAIR, sizeof *timer);
         if (timer)
@@ -31,31 +44,31 @@ hwt_timer *registry_take(void)
 
 void registry_give(hwt_timer *timer)
 {
-    pthread_mutex_lock(&lock);
+    enter();
     timer->next_shell = shells;
     shells = timer;
-    pthread_mutex_unlock(&lock);
+    leave();
 }
 
 bool registry_enter(bool can_tell)
 {
     bool tell;
 
-    pthread_mutex_lock(&lock);
+    enter();
     alive++;
     tell = alive > MANY_TIMERS && !told && can_tell;
     told = told || tell;
-    pthread_mutex_unlock(&lock);
+    leave();
     return tell;
 }
 
 void registry_leave(void)
 {
-    pthread_mutex_lock(&lock);
+    enter();
     alive--;
     if (alive <= MANY_TIMERS)
         told = false;
-    pthread_mutex_unlock(&lock);
+    leave();
 }
 
 void registry_before_fork(void)
@@ -65,7 +78,10 @@ void registry_before_fork(void)
 
 void registry_after_fork(bool child)
 {
-    if (child)
+    if (child) {
         alive = 0;
-    pthread_mutex_unlock(&lock);
+        pthread_mutex_init(&lock, NULL);
+    } else {
+        pthread_mutex_unlock(&lock);
+    }
 }

@@ -11,7 +11,7 @@ void registry_give(hwt_timer *timer);
 bool registry_enter(bool can_tell);
 void registry_leave(void);
 
-/* Around a fork: what this file guards is whole in the child. */
+/* Around a fork, by fork.c: what this file guards is whole in the child. */
 void registry_before_fork(void);
 void registry_after_fork(bool child);
 

@@ -10,9 +10,12 @@
 
 #include "extra.h"
 #include "filing.h"
+#include "guard.h"
+#include "lifecycle.h"
 #include "quota.h"
 
 _Thread_local struct run_frame *run_frames;
+_Thread_local const hwt_timer *run_worker_of;
 
 bool run_is_inside(const hwt_timer *timer)
 {
@@ -20,7 +23,7 @@ bool run_is_inside(const hwt_timer *timer)
         if (frame->timer == timer)
             return true;
     }
-    return false;
+    return run_worker_of == timer;
 }
 
 bool run_is_inside_here(const hwt_timer *timer)
@@ -44,9 +47,46 @@ const struct run_frame *run_frame_of(const hwt_timeout *timeout)
 void run_hook(hwt_timeout *timeout)
 {
     const struct timeout_extra *extra = timeout_extra(timeout);
+    struct run_frame *frame = run_frames;
+    bool ends_run = frame && frame->current == timeout;
 
-    if (extra && extra->cancelled)
-        extra->cancelled(timeout, extra->arg);
+    if (!extra || !extra->cancelled)
+        return;
+    if (ends_run)
+        frame->in_hook = true;
+    extra->cancelled(timeout, extra->arg);
+    if (ends_run)
+        frame->in_hook = false;
+}
+
+/* ---- telling the log ---- */
+
+__attribute__((cold)) void run_tell(const hwt_timer *timer, hwt_task *task, const char *rest)
+{
+    char message[160];
+
+    if (!timer->log)
+        return;
+    snprintf(message, sizeof message, "hwt: the task at 0x%" PRIxPTR " %s", (uintptr_t)task, rest);
+    timer->log(timer->log_arg, message);
+}
+
+static __attribute__((cold)) void tell_slow(hwt_timer *timer, hwt_task *task, uint64_t took)
+{
+    char rest[64];
+
+    add_relaxed(&timer->run_count.slow_tasks, 1);
+    snprintf(rest, sizeof rest, "ran for %" PRIu64 " us", took / 1000);
+    run_tell(timer, task, rest);
+}
+
+void run_tell_uncaught(void)
+{
+    const struct run_frame *frame = run_frames;
+
+    if (frame && frame->current)
+        run_tell(frame->timer, frame->current->task,
+                 "let an exception escape, which ends the process");
 }
 
 /* ---- counting ---- */
@@ -82,18 +122,6 @@ HOT void count_run(hwt_timer *timer, const hwt_timeout *timeout, uint64_t now, b
     else
         bump_single_writer(&timer->worker.count.runs, 1);
     count_lateness(&timer->run_count, now > deadline ? now - deadline : 0, timer->execute != NULL);
-}
-
-static __attribute__((cold)) void tell_slow(hwt_timer *timer, hwt_task *task, uint64_t took)
-{
-    char message[96];
-
-    add_relaxed(&timer->run_count.slow_tasks, 1);
-    if (!timer->log)
-        return;
-    snprintf(message, sizeof message, "hwt: the task at 0x%" PRIxPTR " ran for %" PRIu64 " us",
-             (uintptr_t)task, took / 1000);
-    timer->log(timer->log_arg, message);
 }
 
 /* ---- one run ---- */
@@ -212,6 +240,40 @@ bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t dea
     return true;
 }
 
+/* ---- runs that do not return ---- */
+
+/* False: it was cancelled meanwhile. Otherwise it has expired, and does not run again. */
+static bool finish_for_good(hwt_timer *timer, hwt_timeout *timeout, bool elsewhere)
+{
+    uint64_t word = load_acquire(&timeout->word);
+
+    while (word_code(word) != WORD_CANCELLED) {
+        if (!word_change(timeout, &word, word_deadline(word), WORD_EXPIRED))
+            continue;
+        if (word_code(word) == WORD_REARMED || timeout->kind & KIND_PERIODIC)
+            count_end(timer, elsewhere); /* until now it was pending */
+        return true;
+    }
+    return false;
+}
+
+static void abandon_current(const struct run_frame *frame)
+{
+    if (!finish_for_good(frame->timer, frame->current, frame->elsewhere) && !frame->in_hook)
+        run_hook(frame->current);
+    timeout_run_over(frame->current);
+}
+
+__attribute__((cold)) void run_abandon(const struct run_frame *frame)
+{
+    if (frame->refused)
+        file_bury(frame->timer, frame->refused);
+    if (!frame->current)
+        return;
+    abandon_current(frame);
+    file_bury(frame->timer, frame->current);
+}
+
 /* ---- on an executor ---- */
 
 /*
@@ -241,15 +303,44 @@ static void report(hwt_timer *timer, hwt_timeout *timeout)
     timer_sign_out(timer);
 }
 
+/* The job is done with it. */
+static void drop_share(hwt_timeout *timeout)
+{
+    if (timeout_drop(timeout))
+        timeout_free(timeout);
+}
+
+/* The executor's thread is the executor's affair; ours is that nobody waits for this job. */
+static __attribute__((cold)) void abandon_job(const struct run_frame *frame)
+{
+    abandon_current(frame);
+    report(frame->timer, frame->current);
+    drop_share(frame->current);
+}
+
+/* However a job ends: by a task that threw, or ended its thread? */
+static void leave_job(void *left)
+{
+    struct run_frame *frame = left;
+
+    if (likely(frame->returned))
+        return;
+    if (timer_is_ours(frame->timer))
+        abandon_job(frame);
+    run_frames = frame->outer;
+}
+
 static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct run_frame frame = {
         .timer = timer, .current = timeout, .elsewhere = true, .outer = run_frames};
+    struct guard guard GUARDED = {.leave = leave_job, .what = &frame};
 
     if (!(timeout->kind & KIND_PERIODIC))
         count_end(timer, true);
     count_run(timer, timeout, timer_now(timer), true);
     run_frames = &frame;
+    guard_begin(&guard);
     call_task(timer, timeout);
     if (likely(timer_is_ours(timer))) {
         if (timeout_finish(timeout, next_run(timer, timeout), WORD_NUDGED) == FINISH_CANCELLED)
@@ -258,20 +349,25 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
         report(timer, timeout);
     }
     run_frames = frame.outer;
+    frame.returned = true;
 }
 
 /* What the executor calls, once, on any of its threads. */
 static void run_job(void *job)
 {
     hwt_timeout *timeout = job;
+    hwt_timer *timer = timeout->timer;
 
+    if (unlikely(!timer_is_ours(timer))) /* handed over before a fork: it is the parent's */
+        return;
     store_relaxed(&timeout->run, RUN_ON);
     if (timeout_begin(timeout)) /* pins the timer: stop waits for the report */
-        run_elsewhere(timeout->timer, timeout);
+        run_elsewhere(timer, timeout);
     else
         timeout_run_over(timeout);
-    if (timeout_drop(timeout))
-        timeout_free(timeout);
+    drop_share(timeout);
+    if (unlikely(!timer_is_ours(timer))) /* or it has been destroyed; its shell stays */
+        lifecycle_leave_in_child(timer);
 }
 
 /* G10: refused, it counts as cancelled and as rejected, and its hook runs here. */
@@ -286,7 +382,9 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
     add_relaxed(&lane->rejected, 1);
     add_release(&lane->cancelled, 1);
     file_undispatched(timer, timeout);
+    run_frames->refused = timeout;
     run_hook(timeout);
+    run_frames->refused = NULL;
     file_bury(timer, timeout);
 }
 
@@ -294,7 +392,7 @@ static void dispatch(hwt_timer *timer, hwt_timeout *timeout)
 {
     add_relaxed(&timeout->refs, 1); /* the job's share */
     file_dispatched(timer, timeout);
-    if (timer->execute(timer->executor, run_job, timeout) != 0)
+    if (timer->execute(timer->executor, run_job, timeout) != 0 && timer_is_ours(timer))
         refuse(timer, timeout);
 }
 

@@ -10,12 +10,18 @@
 
 /* What this thread is running, innermost first: for -EDEADLK and for re-arming. */
 struct run_frame {
-    const hwt_timer *timer;
-    const hwt_timeout *current; /* NULL: none right now */
-    bool elsewhere;             /* on an executor's thread */
+    hwt_timer *timer;
+    hwt_timeout *current; /* its task, or after it its hook, is running; NULL: none right now */
+    hwt_timeout *refused; /* by the executor, and its hook is running */
+    bool in_hook;         /* of `current` */
+    bool elsewhere;       /* on an executor's thread */
+    bool returned;        /* not left by an exception, or by the end of the thread */
     struct run_frame *outer;
 };
 extern HIDDEN _Thread_local struct run_frame *run_frames;
+/* This thread is the worker of that timer, to the end of its last destructor. */
+extern HIDDEN _Thread_local const hwt_timer *run_worker_of;
+/* To wait for this timer would be to wait for oneself. */
 bool run_is_inside(const hwt_timer *timer);
 /* The same, and as its worker: not on an executor's thread. */
 bool run_is_inside_here(const hwt_timer *timer);
@@ -30,6 +36,15 @@ bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame);
 uint64_t run_next_of_current(const hwt_timer *timer);
 /* From inside the task. */
 bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline);
+/*
+ * The worker: a task or hook did not return to its pass, but threw or ended the thread. It was the
+ * last run of its timeout.
+ */
+void run_abandon(const struct run_frame *frame);
+/* An exception is about to end the process: which task was it? */
+void run_tell_uncaught(void);
+/* Tells the log: "hwt: the task at 0x... " and the rest. */
+void run_tell(const hwt_timer *timer, hwt_task *task, const char *rest);
 /* Whoever ended it otherwise than by its last run: calls its hook, if it has one (G10). */
 void run_hook(hwt_timeout *timeout);
 

@@ -89,6 +89,13 @@ HOT int schedule(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
     return submit(timer, timeout, deadline, handle);
 }
 
+/* False: the caller's clock has forked, and this is the child. */
+HOT bool due_in(hwt_timer *timer, uint64_t delay, uint64_t *deadline)
+{
+    *deadline = deadline_after(timer_reading(timer), delay);
+    return likely(!timer->clock.now) || timer_is_ours(timer);
+}
+
 int hwt_new_timeout_at(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline_ns,
                        hwt_timeout **timeout)
 {
@@ -103,10 +110,13 @@ int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_
                     hwt_timeout **timeout)
 {
     int result = admit(timer, task);
+    uint64_t deadline;
 
     if (unlikely(result != 0))
         return result;
-    return schedule(timer, task, arg, deadline_after(timer_reading(timer), delay_ns), timeout);
+    if (unlikely(!due_in(timer, delay_ns, &deadline)))
+        return -ECHILD;
+    return schedule(timer, task, arg, deadline, timeout);
 }
 
 /* ---- with a period or a hook ---- */
@@ -152,7 +162,8 @@ int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
 
     if (result != 0 || (result = admit(timer, spec->task)) != 0)
         return result;
-    deadline = deadline_after(timer_reading(timer), spec->delay_ns);
+    if (!due_in(timer, spec->delay_ns, &deadline))
+        return -ECHILD;
     if (!spec->period_ns && !spec->cancelled)
         return schedule(timer, spec->task, spec->arg, deadline, timeout);
     return schedule_extended(timer, spec, deadline, timeout);

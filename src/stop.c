@@ -7,7 +7,9 @@
 #include "driver.h"
 #include "extra.h"
 #include "filing.h"
+#include "guard.h"
 #include "intake.h"
+#include "lifecycle.h"
 #include "run.h"
 
 static void pause_briefly(unsigned *times)
@@ -69,50 +71,113 @@ static bool begin_stop(hwt_timer *timer)
     return first;
 }
 
-static void finish_stop(hwt_timer *timer)
+/* However stop ends: also by a hook that threw, or ended its thread. Others wait for it. */
+static void finish_stop(void *stopped)
 {
+    hwt_timer *timer = stopped;
+
+    if (!timer_is_ours(timer)) { /* a hook has forked, and this is the child */
+        lifecycle_leave_in_child(timer);
+        return;
+    }
     pthread_mutex_lock(&timer->mutex);
     store_release(&timer->phase, PHASE_STOPPED);
     pthread_cond_broadcast(&timer->stopped);
     pthread_mutex_unlock(&timer->mutex);
 }
 
-/* Nobody wants them back. A hook that stops the timer would wait for itself. */
-static void dispose(const hwt_timer *timer, hwt_unprocessed *list)
-{
-    struct run_frame frame = {.timer = timer, .outer = run_frames};
-    hwt_timeout *timeout;
+/* ---- nobody wants them back ---- */
 
-    run_frames = &frame;
-    while ((timeout = hwt_unprocessed_take(list)) != NULL) {
-        run_hook(timeout);
-        hwt_timeout_unref(timeout);
+struct disposal {
+    struct run_frame frame; /* a hook that stops the timer would wait for itself */
+    hwt_unprocessed list;
+    hwt_timeout *current;
+};
+
+static void dispose_all(struct disposal *disposal)
+{
+    hwt_timer *timer = disposal->frame.timer;
+
+    while (timer_is_ours(timer) && (disposal->current = hwt_unprocessed_take(&disposal->list))) {
+        run_hook(disposal->current);
+        hwt_timeout_unref(disposal->current);
     }
-    run_frames = frame.outer;
+}
+
+/* If a hook did not return, those of the others are called all the same (G10). */
+static void leave_disposal(void *left)
+{
+    struct disposal *disposal = left;
+
+    if (disposal->frame.returned)
+        return;
+    if (timer_is_ours(disposal->frame.timer)) {
+        hwt_timeout_unref(disposal->current);
+        dispose_all(disposal);
+    }
+    run_frames = disposal->frame.outer;
+}
+
+static void dispose(hwt_timer *timer, hwt_unprocessed list)
+{
+    struct disposal disposal = {.frame = {.timer = timer, .outer = run_frames}, .list = list};
+    struct guard guard GUARDED = {.leave = leave_disposal, .what = &disposal};
+
+    run_frames = &disposal.frame;
+    guard_begin(&guard);
+    dispose_all(&disposal);
+    run_frames = disposal.frame.outer;
+    disposal.frame.returned = true;
+}
+
+/* ---- stop ---- */
+
+/* By the one who stops it. */
+static void stop_first(hwt_timer *timer, hwt_unprocessed *unprocessed)
+{
+    struct guard guard GUARDED = {.leave = finish_stop, .what = timer};
+    hwt_unprocessed list;
+
+    guard_begin(&guard);
+    end_worker(timer);
+    list.first = timer->worker.reclaimed;
+    list.count = (size_t)load_relaxed(&timer->worker.count.unprocessed);
+    timer->worker.reclaimed = NULL;
+    if (unprocessed)
+        *unprocessed = list;
+    else
+        dispose(timer, list);
+}
+
+static void restore_cancel(void *state)
+{
+    pthread_setcancelstate(*(const int *)state, NULL);
+}
+
+/* A thread that was cancelled half-way would leave all others waiting: so it is when this ends. */
+static int stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
+{
+    int state = PTHREAD_CANCEL_ENABLE;
+    struct guard guard GUARDED = {.leave = restore_cancel, .what = &state};
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    guard_begin(&guard);
+    if (begin_stop(timer))
+        stop_first(timer, unprocessed);
+    else if (unprocessed)
+        *unprocessed = (hwt_unprocessed){NULL, 0};
+    return timer_is_ours(timer) ? 0 : -ECHILD;
 }
 
 int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
 {
-    hwt_unprocessed list = {NULL, 0};
-
     if (!timer)
         return -EINVAL;
-    if (!timer_is_ours(timer))
+    if (!timer_is_ours_now(timer))
         return -ECHILD;
     if (run_is_inside(timer))
         return -EDEADLK;
-    if (begin_stop(timer)) {
-        end_worker(timer);
-        list.first = timer->worker.reclaimed;
-        list.count = (size_t)load_relaxed(&timer->worker.count.unprocessed);
-        timer->worker.reclaimed = NULL;
-        if (!unprocessed)
-            dispose(timer, &list);
-        finish_stop(timer);
-    }
-    if (unprocessed)
-        *unprocessed = list;
-    return 0;
+    return stop(timer, unprocessed);
 }
 
 hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed)

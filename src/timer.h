@@ -19,7 +19,13 @@
 #include "stats.h"
 #include "wheel.h"
 
-enum phase { PHASE_CREATED, PHASE_RUNNING, PHASE_STOPPING, PHASE_STOPPED };
+enum phase {
+    PHASE_CREATED,
+    PHASE_RUNNING,
+    PHASE_LOST, /* a task has ended the worker's thread */
+    PHASE_STOPPING,
+    PHASE_STOPPED,
+};
 
 static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadline but never");
 
@@ -52,6 +58,7 @@ struct worker {
     struct pool_return *returns; /* per lane */
     bool reclaiming;             /* stop hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
+    hwt_task *escaped;           /* the last task that did not return to its pass */
     struct worker_counters count;
     _Atomic uint64_t next_deadline; /* see above */
 };
@@ -101,12 +108,20 @@ struct hwt_timer {
     _Atomic uint32_t driver; /* enum driver; futex word */
     _Atomic uint32_t guests; /* handle calls that stop must wait for (handle.c) */
     hwt_timer *next_shell;   /* under the registry's lock */
+    bool forsaken; /* in a forked child: destroyed by one of its callbacks (lifecycle.c) */
 };
 
 /* Created in this process? What a forked child inherited is dead (G12). */
 static inline bool timer_is_ours(const hwt_timer *timer)
 {
     return likely(load_relaxed(&timer->generation) == load_relaxed(&fork_generation));
+}
+
+/* The same in calls that may wait: in a forked child that would be for ever (fork_settle). */
+static inline bool timer_is_ours_now(const hwt_timer *timer)
+{
+    fork_settle();
+    return timer_is_ours(timer);
 }
 
 /*

@@ -2,8 +2,11 @@
 #include "worker.h"
 
 #include "filing.h"
+#include "guard.h"
 #include "intake.h"
+#include "lifecycle.h"
 #include "run.h"
+#include "uncaught.h"
 
 #define HAND           64 /* tasks, until others are taken in */
 #define PREFETCH_AHEAD 12
@@ -72,18 +75,56 @@ static void end_pass(hwt_timer *timer)
 #endif
 }
 
-int worker_pass(hwt_timer *timer, bool exact)
+static int pass(hwt_timer *timer, bool exact, struct run_frame *frame)
 {
-    struct run_frame frame = {.timer = timer, .outer = run_frames};
     int ran = 0;
 
-    run_frames = &frame;
     begin_pass(timer);
-    while (run_hand(timer, exact, &frame, &ran) && !must_leave(timer))
+    while (run_hand(timer, exact, frame, &ran) && !must_leave(timer))
         intake(timer, timer->worker.now); /* a flood of expiries delays nobody else */
     if (timer_is_ours(timer))
         end_pass(timer);
+    return ran;
+}
+
+/* What was to run in this pass is in the agenda, or waits for the next pass anyway. */
+static void break_off(struct worker *w)
+{
+    w->passed = max_u64(w->passed, w->pass_limit);
+    w->pass_limit = 0;
+}
+
+static __attribute__((cold)) void abandon_pass(const struct run_frame *frame)
+{
+    if (frame->current)
+        frame->timer->worker.escaped = frame->current->task;
+    run_abandon(frame);
+    break_off(&frame->timer->worker);
+}
+
+/* However a pass ends: by a task or hook that threw, or ended its thread? */
+static void leave_pass(void *left)
+{
+    struct run_frame *frame = left;
+
+    if (likely(frame->returned))
+        return;
+    if (timer_is_ours(frame->timer))
+        abandon_pass(frame);
+    run_frames = frame->outer;
+}
+
+int worker_pass(hwt_timer *timer, bool exact)
+{
+    struct run_frame frame = {.timer = timer, .outer = run_frames};
+    struct guard guard GUARDED = {.leave = leave_pass, .what = &frame};
+    int ran;
+
+    run_frames = &frame;
+    guard_begin(&guard);
+    ran = pass(timer, exact, &frame);
     run_frames = frame.outer;
+    frame.returned = true;
     return ran;
 }
 
@@ -172,15 +213,39 @@ static void sleep_until_due(hwt_timer *timer)
     park_leave(&timer->park);
 }
 
-void *worker_main(void *argument)
+static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
 {
-    hwt_timer *timer = argument;
-
-    platform_name_worker(timer->thread_name);
+    UNCAUGHT_TOLD;
     for (;;) {
         worker_pass(timer, false);
         if (must_leave(timer))
-            return NULL;
+            return;
         sleep_until_due(timer);
     }
+}
+
+/* Stopped; or in the child of a task that has forked; or a task has ended this thread. */
+static void leave_work(void *left)
+{
+    hwt_timer *timer = left;
+
+    if (likely(timer_is_ours(timer))) {
+        if (load_relaxed(&timer->phase) < PHASE_STOPPING)
+            lifecycle_lose_worker(timer);
+    } else {
+        run_worker_of = NULL;
+        lifecycle_leave_in_child(timer);
+    }
+}
+
+void *worker_main(void *argument)
+{
+    hwt_timer *timer = argument;
+    struct guard guard GUARDED = {.leave = leave_work, .what = timer};
+
+    run_worker_of = timer;
+    platform_name_worker(timer->thread_name);
+    guard_begin(&guard);
+    work(timer);
+    return NULL;
 }

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * G12 with an application that has fork handlers of its own, and uses timers in them: those that
+ * were registered before the library's, and those that were registered after.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support.h"
+
+TestSuite(fork_handlers, .init = test_arm);
+
+#define HANDLERS 2 /* before the library's, after them */
+
+static bool handlers_act;
+static hwt_timer *parents;
+static hwt_timeout *parents_pending;
+static unsigned prepared, parented, childed, failures;
+static hwt_timer *made_in_child[HANDLERS];
+
+static void expect_that(bool holds)
+{
+    failures += !holds;
+}
+
+static void make_and_unmake(void)
+{
+    hwt_timer *timer = NULL;
+    hwt_timeout *timeout = NULL;
+
+    expect_that(hwt_timer_create(&timer, NULL) == 0);
+    expect_that(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(60), &timeout) == 0);
+    expect_that(hwt_timeout_cancel(timeout));
+    hwt_timeout_unref(timeout);
+    expect_that(hwt_timer_destroy(timer) == 0);
+}
+
+static void in_prepare(void)
+{
+    if (!handlers_act)
+        return;
+    make_and_unmake();
+    prepared++;
+}
+
+static void in_parent(void)
+{
+    if (!handlers_act)
+        return;
+    make_and_unmake();
+    parented++;
+}
+
+static void in_child(unsigned which)
+{
+    hwt_unprocessed list = {0};
+
+    if (!handlers_act)
+        return;
+    expect_that(hwt_timer_stop(parents, &list) == -ECHILD);
+    expect_that(hwt_timeout_cancel_sync(parents_pending) == -ECHILD);
+    expect_that(hwt_timer_start(parents) == -ECHILD);
+    expect_that(hwt_new_timeout(parents, noop_task, NULL, 0, NULL) == -ECHILD);
+    make_and_unmake();
+    expect_that(hwt_timer_create(&made_in_child[which], NULL) == 0);
+    expect_that(hwt_new_timeout(made_in_child[which], noop_task, NULL, HWT_SEC(60), NULL) == 0);
+    childed++;
+}
+
+static void early_in_child(void)
+{
+    in_child(0);
+}
+
+static void late_in_child(void)
+{
+    in_child(1);
+}
+
+/* This object comes before the library's in the program, and so does its constructor. */
+__attribute__((constructor(101))) static void register_early(void)
+{
+    pthread_atfork(in_prepare, in_parent, early_in_child);
+}
+
+static int check_child(void)
+{
+    atomic_uint runs = 0;
+
+    if (failures > 0 || childed != HANDLERS)
+        return 1;
+    for (unsigned i = 0; i < HANDLERS; i++) {
+        if (hwt_new_timeout(made_in_child[i], count_task, &runs, 0, NULL) != 0)
+            return 2;
+        if (!wait_count(&runs, i + 1))
+            return 3;
+        if (hwt_timer_destroy(made_in_child[i]) != 0)
+            return 4;
+    }
+    handlers_act = false;
+    return hwt_timer_destroy(parents) == 0 ? 0 : 5;
+}
+
+static int fork_and_wait(void)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        alarm(15);
+        _exit(check_child());
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+Test(fork_handlers, that_use_timers)
+{
+    atomic_uint runs = 0;
+
+    alarm(30);
+    pthread_atfork(in_prepare, in_parent, late_in_child);
+    parents = worker_timer();
+    cr_assert_eq(hwt_new_timeout(parents, count_task, &runs, 0, NULL), 0);
+    cr_assert(wait_count(&runs, 1));
+    cr_assert_eq(hwt_new_timeout(parents, noop_task, NULL, HWT_SEC(60), &parents_pending), 0);
+    handlers_act = true;
+    for (unsigned round = 1; round <= 3; round++) {
+        cr_assert_eq(fork_and_wait(), 0, "G12");
+        cr_assert_eq(prepared, round * HANDLERS);
+        cr_assert_eq(parented, round * HANDLERS);
+        cr_assert_eq(failures, 0);
+    }
+    handlers_act = false;
+    cr_assert_eq(hwt_new_timeout(parents, count_task, &runs, 0, NULL), 0);
+    cr_assert(wait_count(&runs, 2), "the parent is affected");
+    hwt_timeout_cancel(parents_pending);
+    hwt_timeout_unref(parents_pending);
+    cr_assert_eq(hwt_timer_destroy(parents), 0);
+}
