@@ -29,7 +29,7 @@
  *   (a) With a handle that holds a reference, before, during and after destroy (G9). The one
  *       exception: with a clock of the caller's, hwt_timeout_reschedule reads that clock, so the
  *       clock and the timer must still be there; hwt_timeout_reschedule_at needs neither.
- *   (b) One of them gets -EBUSY.
+ *   (b) A second advance gets -EBUSY; advance waits for a next_deadline that is on.
  *   (c) The later one waits for the first, and is handed back nothing.
  *   A fork may happen beside any of them, and inside a callback. In the child the parent's timers
  *   are dead (G12): a call that is still on, because a callback of it has forked and returned, says
@@ -41,7 +41,7 @@
  * a release build does not look for: it may act on another timeout. A debug build (make debug) ends
  * the process with a message; AddressSanitizer and valgrind report it (make asan).
  *
- * The guarantees G1 to G14 that comments speak of are listed in docs/guarantees.md.
+ * The guarantees G1 to G15 that comments speak of are listed in docs/guarantees.md.
  */
 #ifndef HWT_H
 #define HWT_H
@@ -225,8 +225,9 @@ hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);
 
 /*
  * Runs task(timeout, arg) once, on the worker or the executor, when the timer's clock has reached
- * now + delay_ns, and within a tick of it if the worker is free (G1, G4). Too large a delay means
- * never. With `timeout` not NULL, *timeout is a handle whose reference the caller drops with
+ * now + delay_ns, and within a tick of it if the worker is free (G1, G4). What is due runs in the
+ * order of deadlines, to the nanosecond; of one thread's with the same deadline, in the order in
+ * which they were submitted (G15). Too large a delay means never. With `timeout` not NULL, *timeout is a handle whose reference the caller drops with
  * hwt_timeout_unref, whatever becomes of the timeout; it is stored before the task can run. With
  * NULL there is nothing to drop.
  * Never called before return on the calling thread (G11). Any thread, without a lock (G7).
@@ -331,9 +332,9 @@ void hwt_timeout_unref(hwt_timeout *timeout);
 /* ---- driving it oneself, and event loops: HWT_DRIVE_CALLER ---- */
 
 /*
- * Runs on this thread every task whose deadline has been reached, and returns how many. What these
- * tasks submit for now runs in the next call (G11); periodic ones catch up within this one. Any
- * thread, one at a time.
+ * Runs on this thread every task whose deadline has been reached, in order (G15), and returns how
+ * many. What these tasks submit for now runs in the next call (G11); periodic ones catch up within
+ * this one. Any thread, one at a time.
  *
  * -EINVAL on a worker-driven timer; -EDEADLK from inside one of its tasks; -EBUSY while another
  * thread is in it; -ESHUTDOWN once stopped; -ECHILD in a forked child, that of a task included.
@@ -342,8 +343,11 @@ int hwt_timer_advance(hwt_timer *timer);
 
 /*
  * When hwt_timer_advance next has something to run, in nanoseconds on the timer's clock;
- * UINT64_MAX: nothing pending. Exact for a timer that the caller drives; while another thread is
- * in advance, and for a worker-driven timer, a lower bound. Any thread.
+ * UINT64_MAX: nothing pending. Exact for a timer that the caller drives, inside a task of its too:
+ * what is due now is now or earlier, and the task's own next run counts. While another thread is in
+ * advance, and for a worker-driven timer, it is a lower bound: never later than a deadline that a
+ * call which has returned has set, and UINT64_MAX only when nothing is pending. It costs next to
+ * nothing while nothing changes, whatever is pending. Any thread.
  */
 uint64_t hwt_timer_next_deadline(hwt_timer *timer);
 
