@@ -96,12 +96,19 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
 
 /* ---- reschedule ---- */
 
+/* Its nudge is on the way: others hear of the deadline that it has now. */
+static void announce_moved(hwt_timer *timer, uint64_t deadline)
+{
+    lane_tell_moved(lanes_here(&timer->lanes), deadline);
+    park_wake_for(&timer->park, deadline);
+}
+
 static void nudge(hwt_timer *timer, hwt_timeout *timeout)
 {
     if (lane_notify(lanes_here(&timer->lanes), timeout))
         park_wake(&timer->park);
     /* Another one may have moved it still earlier meanwhile, and relies on this nudge. */
-    park_wake_for(&timer->park, word_deadline(load_seq(&timeout->word)));
+    announce_moved(timer, word_deadline(load_seq(&timeout->word)));
 }
 
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
@@ -120,7 +127,7 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
     case MOVE_LOST: return false;
     case MOVE_DONE: break;
     case MOVE_NUDGE: nudge(timeout->timer, timeout); break;
-    case MOVE_COMPARE: park_wake_for(&timeout->timer->park, deadline); break;
+    case MOVE_COMPARE: announce_moved(timeout->timer, deadline); break;
     }
     return true;
 }
