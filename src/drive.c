@@ -102,9 +102,7 @@ static uint64_t look_ahead(hwt_timer *timer)
     uint64_t earliest;
 
     intake(timer, DEADLINE_NEVER);
-    earliest = wheel_earliest_exact(w->wheel);
-    if (w->later)
-        earliest = min_u64(earliest, w->later_earliest);
+    earliest = min_u64(wheel_earliest_exact(w->wheel), file_later_earliest(timer));
     store_seq(&w->next_deadline, earliest);
     return earliest;
 }

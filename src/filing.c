@@ -57,7 +57,10 @@ void file_reclaim_all(hwt_timer *timer)
 
 static void put_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)
 {
-    w->later_earliest = w->later ? min_u64(w->later_earliest, deadline) : deadline;
+    if (!w->later || deadline < w->later_earliest) {
+        w->later_earliest = deadline;
+        w->later_first = timeout;
+    }
     timeout_set_where(timeout, w->later, PLACE_LATER);
     w->later = timeout;
 }
@@ -99,6 +102,26 @@ void file_later_ones(hwt_timer *timer)
         else
             wheel_insert(w->wheel, timeout, timeout_deadline(timeout));
     }
+}
+
+uint64_t file_later_earliest(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    const hwt_timeout *first = w->later ? w->later_first : NULL;
+
+    if (!w->later)
+        return UINT64_MAX;
+    if (first && first->place == PLACE_LATER && timeout_deadline(first) == w->later_earliest)
+        return w->later_earliest;
+    w->later_first = NULL;
+    w->later_earliest = UINT64_MAX;
+    for (hwt_timeout *timeout = w->later; timeout; timeout = timeout_fellow(timeout)) {
+        if (timeout->place == PLACE_LATER && timeout_deadline(timeout) < w->later_earliest) {
+            w->later_earliest = timeout_deadline(timeout);
+            w->later_first = timeout;
+        }
+    }
+    return w->later_earliest;
 }
 
 /* ---- with the executor ---- */

@@ -17,6 +17,8 @@ void file_timeout(hwt_timer *timer, hwt_timeout *timeout);
 void file_in_order(hwt_timer *timer, hwt_timeout *timeout);
 /* A pass begins: what waited for it goes into the wheel. */
 void file_later_ones(hwt_timer *timer);
+/* The earliest deadline of those that wait for it; UINT64_MAX: none does. */
+uint64_t file_later_earliest(hwt_timer *timer);
 
 /* With the executor from now on. */
 void file_dispatched(hwt_timer *timer, hwt_timeout *timeout);

@@ -51,7 +51,8 @@ struct worker {
     struct bucket dispatched;    /* with the executor ... */
     hwt_timeout *shelf;          /* ... and those for which there was no memory, by `where` */
     hwt_timeout *later;          /* for the next pass, by `where` */
-    uint64_t later_earliest;     /* no deadline of these is below */
+    uint64_t later_earliest;     /* no deadline of these was below when they were put there ... */
+    hwt_timeout *later_first;    /* ... and this one had it */
     uint64_t adrift;             /* met, held by nothing: as many notices or nudges are to come */
     uint64_t pass_limit, passed; /* see above, as the next two */
     uint64_t now, coarse;

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * hwt_timer_next_deadline: exact where it can be, never later than what a call that returned has
+ * established, UINT64_MAX only when nothing is pending; and hwt_timer_advance beside it. What it
+ * costs: check/next.sh.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#include "support.h"
+
+#define TICK HWT_MSEC(1)
+
+TestSuite(next, .init = test_arm);
+
+static rig r;
+
+static uint64_t next(void)
+{
+    return hwt_timer_next_deadline(r.timer);
+}
+
+static hwt_timeout *submit_after(uint64_t delay)
+{
+    hwt_timeout *timeout;
+
+    cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, delay, &timeout), 0);
+    return timeout;
+}
+
+static void submit(uint64_t delay)
+{
+    hwt_timeout_unref(submit_after(delay));
+}
+
+/* ---- outside of tasks: exact ---- */
+
+WHEEL_TEST(next, follows_every_change)
+{
+    uint64_t epoch = test_epochs[1] + 12345, random = test_seed("next");
+    hwt_timeout *handle[64] = {NULL};
+
+    cr_assert_eq(rig_start(&r, wheel, epoch), 0);
+    cr_assert_eq(next(), UINT64_MAX);
+    for (unsigned step = 0; step < 5000; step++) {
+        hwt_timeout **chosen = &handle[test_random_below(&random, COUNT_OF(handle))];
+        uint64_t delay = 1 + test_random_below(&random, TICK << test_random_below(&random, 30));
+        uint64_t earliest = UINT64_MAX;
+        if (!*chosen)
+            *chosen = submit_after(delay);
+        else if (step % 3 == 0)
+            cr_assert(hwt_timeout_cancel(*chosen));
+        else
+            cr_assert(hwt_timeout_reschedule(*chosen, delay));
+        for (size_t i = 0; i < COUNT_OF(handle); i++) {
+            if (handle[i] && hwt_timeout_state(handle[i]) != HWT_PENDING) {
+                hwt_timeout_unref(handle[i]);
+                handle[i] = NULL;
+            }
+            if (handle[i] && hwt_timeout_deadline(handle[i]) < earliest)
+                earliest = hwt_timeout_deadline(handle[i]);
+        }
+        cr_assert_eq(next(), earliest);
+        cr_assert_eq(next(), earliest);
+        if (step % 16 == 0 && earliest != UINT64_MAX)
+            cr_assert_gt(rig_advance_to(&r, earliest), 0);
+        for (size_t i = 0; i < COUNT_OF(handle); i++) {
+            if (handle[i] && hwt_timeout_state(handle[i]) != HWT_PENDING) {
+                hwt_timeout_unref(handle[i]);
+                handle[i] = NULL;
+            }
+        }
+    }
+    for (size_t i = 0; i < COUNT_OF(handle); i++)
+        hwt_timeout_unref(handle[i]);
+    rig_close(&r);
+}
+
+/* What has been looked at before is not believed for ever: its block may be another's by now. */
+WHEEL_TEST(next, after_the_earliest_is_gone)
+{
+    uint64_t epoch = test_epochs[1];
+
+    cr_assert_eq(rig_start(&r, wheel, epoch), 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        hwt_timeout *timeout = submit_after(HWT_SEC(5) + i);
+        cr_assert_eq(next(), r.clock.now + HWT_SEC(5) + i);
+        if (i % 3 == 0)
+            cr_assert(hwt_timeout_reschedule_at(timeout, epoch / 2));
+        if (i % 3 == 1)
+            cr_assert_gt(rig_advance_by(&r, HWT_SEC(5) + i), 0);
+        if (i % 3 == 2 || i % 2)
+            hwt_timeout_cancel(timeout);
+        if (i % 3 == 0 && i % 2 == 0)
+            cr_assert_eq(next(), epoch / 2, "due now, or before");
+        cr_assert_eq(hwt_timer_advance(r.timer), i % 3 == 0 && i % 2 == 0);
+        hwt_timeout_unref(timeout);
+        cr_assert_eq(next(), UINT64_MAX);
+    }
+    rig_close(&r);
+}
+
+WHEEL_TEST(next, never_is_not_a_deadline)
+{
+    cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
+    submit(UINT64_MAX);
+    cr_assert_eq(next(), UINT64_MAX);
+    submit(HWT_SEC(1));
+    cr_assert_eq(next(), r.clock.now + HWT_SEC(1));
+    rig_close(&r);
+}
+
+/* ---- inside a task: exact too, what is due now counts as now or earlier ---- */
+
+struct scene {
+    uint64_t period, delay;
+    void (*play)(hwt_timeout *self, uint64_t now);
+};
+
+static void play_scene(hwt_timeout *timeout, void *arg)
+{
+    const struct scene *scene = arg;
+
+    scene->play(timeout, hwt_timer_now(r.timer));
+}
+
+static void inside_a_task(hwt_wheel_kind wheel, uint64_t period,
+                          void (*play)(hwt_timeout *self, uint64_t now))
+{
+    struct scene scene = {.period = period, .play = play};
+    hwt_spec spec;
+
+    cr_assert_eq(rig_start(&r, wheel, test_epochs[1] + 777), 0);
+    hwt_spec_init(&spec);
+    spec.task = play_scene;
+    spec.arg = &scene;
+    spec.delay_ns = HWT_SEC(1);
+    spec.period_ns = period;
+    cr_assert_eq(hwt_schedule(r.timer, &spec, NULL), 0);
+    cr_assert_geq(rig_advance_by(&r, HWT_SEC(1)), 1);
+    rig_close(&r);
+}
+
+static void nothing_else(hwt_timeout *self, uint64_t now)
+{
+    (void)self;
+    (void)now;
+    cr_assert_eq(next(), UINT64_MAX, "it is running, and not pending");
+}
+
+static void new_ones(hwt_timeout *self, uint64_t now)
+{
+    hwt_timeout *timeout;
+
+    (void)self;
+    submit(HWT_SEC(3600));
+    cr_assert_eq(next(), now + HWT_SEC(3600));
+    timeout = submit_after(5);
+    cr_assert_eq(next(), now + 5);
+    cr_assert(hwt_timeout_reschedule(timeout, 3));
+    cr_assert_eq(next(), now + 3, "moved earlier after a look ahead");
+    cr_assert(hwt_timeout_reschedule(timeout, TICK));
+    cr_assert_eq(next(), now + TICK);
+    cr_assert(hwt_timeout_cancel(timeout));
+    cr_assert_eq(next(), now + HWT_SEC(3600));
+    hwt_timeout_unref(timeout);
+    submit(0);
+    cr_assert_leq(next(), now, "due now");
+}
+
+/* One that waits for the next pass is cancelled, or goes on with its life. */
+static void due_no_more(hwt_timeout *self, uint64_t now)
+{
+    hwt_timeout *timeout = submit_after(0), *other = submit_after(0);
+
+    (void)self;
+    cr_assert_leq(next(), now);
+    cr_assert(hwt_timeout_cancel(other));
+    cr_assert_leq(next(), now);
+    cr_assert(hwt_timeout_reschedule(timeout, HWT_SEC(10)));
+    cr_assert_eq(next(), now + HWT_SEC(10));
+    cr_assert(hwt_timeout_cancel(timeout));
+    cr_assert_eq(next(), UINT64_MAX);
+    hwt_timeout_unref(timeout);
+    hwt_timeout_unref(other);
+}
+
+static void own_rearm(hwt_timeout *self, uint64_t now)
+{
+    if (now != test_epochs[1] + 777 + HWT_SEC(1))
+        return;
+    submit(HWT_SEC(50));
+    cr_assert_eq(next(), now + HWT_SEC(50));
+    cr_assert(hwt_timeout_reschedule(self, HWT_SEC(20)));
+    cr_assert_eq(next(), now + HWT_SEC(20));
+    cr_assert(hwt_timeout_reschedule(self, HWT_SEC(60)));
+    cr_assert_eq(next(), now + HWT_SEC(50));
+    cr_assert(hwt_timeout_reschedule(self, 0));
+    cr_assert_leq(next(), now);
+    cr_assert(hwt_timeout_cancel(self));
+    cr_assert_eq(next(), now + HWT_SEC(50));
+}
+
+static void own_period(hwt_timeout *self, uint64_t now)
+{
+    cr_assert_eq(next(), now + HWT_SEC(7));
+    submit(HWT_SEC(9));
+    cr_assert_eq(next(), now + HWT_SEC(7));
+    cr_assert(hwt_timeout_cancel(self));
+    cr_assert_eq(next(), now + HWT_SEC(9));
+}
+
+WHEEL_TEST(next, in_a_task)
+{
+    inside_a_task(wheel, 0, nothing_else);
+    inside_a_task(wheel, 0, new_ones);
+    inside_a_task(wheel, 0, own_rearm);
+    inside_a_task(wheel, HWT_SEC(7), own_period);
+}
+
+WHEEL_TEST(next, in_a_task_what_was_due_is_not)
+{
+    inside_a_task(wheel, 0, due_no_more);
+}
+
+static void look_at_next(hwt_timeout *timeout, void *arg)
+{
+    atomic_uint *left = arg;
+
+    (void)timeout;
+    if (atomic_fetch_sub(left, 1) > 1)
+        cr_assert_leq(next(), hwt_timer_now(r.timer), "others are due in this pass");
+    else
+        cr_assert_eq(next(), UINT64_MAX);
+}
+
+/* Those of this pass that have not run yet are due now. */
+WHEEL_TEST(next, in_a_task_with_others_due)
+{
+    static const uint64_t apart[] = {0, 1, TICK / 3, 700 * TICK};
+
+    for (size_t i = 0; i < COUNT_OF(apart); i++) {
+        atomic_uint left = 2000;
+        cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
+        for (unsigned n = 0; n < 2000; n++)
+            cr_assert_eq(hwt_new_timeout(r.timer, look_at_next, &left, n * apart[i], NULL), 0);
+        cr_assert_eq(rig_advance_by(&r, 2000 * apart[i]), 2000);
+        rig_close(&r);
+    }
+}
+
+/* ---- beside another thread ---- */
+
+static void *advance_once(void *arg)
+{
+    *(int *)arg = hwt_timer_advance(r.timer);
+    return NULL;
+}
+
+/* While another thread is in advance: never later than what a call that returned established. */
+WHEEL_TEST(next, while_another_advances)
+{
+    hwt_timeout *far_one, *near_one;
+    gate g = {0};
+    pthread_t thread;
+    int ran;
+
+    cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
+    far_one = submit_after(HWT_SEC(3600));
+    cr_assert_eq(hwt_new_timeout(r.timer, gate_task, &g, 0, NULL), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, advance_once, &ran), 0);
+    cr_assert(wait_count(&g.entered, 1));
+    cr_assert_leq(next(), r.clock.now + HWT_SEC(3600));
+    near_one = submit_after(HWT_SEC(10));
+    cr_assert_leq(next(), r.clock.now + HWT_SEC(10));
+    cr_assert(hwt_timeout_reschedule(far_one, HWT_SEC(5)));
+    cr_assert_leq(next(), r.clock.now + HWT_SEC(5));
+    cr_assert(hwt_timeout_reschedule(near_one, HWT_SEC(2)));
+    cr_assert_leq(next(), r.clock.now + HWT_SEC(2));
+    cr_assert_eq(hwt_timer_advance(r.timer), -EBUSY, "a second advance");
+    gate_open(&g);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(ran, 1);
+    cr_assert_eq(next(), r.clock.now + HWT_SEC(2));
+    hwt_timeout_unref(far_one);
+    hwt_timeout_unref(near_one);
+    rig_close(&r);
+}
+
+static atomic_bool looking;
+
+static void *look_all_the_time(void *arg)
+{
+    while (atomic_load(&looking))
+        hwt_timer_next_deadline(r.timer);
+    return arg;
+}
+
+/* It waits for one who only looks. */
+WHEEL_TEST(next, advance_beside_those_who_look)
+{
+    pthread_t thread[2];
+
+    cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
+    atomic_store(&looking, true);
+    for (size_t i = 0; i < COUNT_OF(thread); i++)
+        cr_assert_eq(pthread_create(&thread[i], NULL, look_all_the_time, NULL), 0);
+    for (unsigned i = 0; i < 5000; i++) {
+        submit(TICK);
+        cr_assert_eq(rig_advance_by(&r, TICK), 1, "no -EBUSY for them");
+    }
+    atomic_store(&looking, false);
+    for (size_t i = 0; i < COUNT_OF(thread); i++)
+        cr_assert_eq(pthread_join(thread[i], NULL), 0);
+    rig_close(&r);
+}
+
+/* ---- beside a worker ---- */
+
+struct told {
+    hwt_timer *timer;
+    uint64_t random;
+    uint64_t failures;
+};
+
+static uint64_t told_by(struct told *t, hwt_timeout *timeout)
+{
+    uint64_t deadline = hwt_timeout_deadline(timeout);
+    uint64_t said = hwt_timer_next_deadline(t->timer);
+
+    /* it may have run meanwhile */
+    t->failures += said > deadline && hwt_timeout_state(timeout) == HWT_PENDING;
+    return deadline;
+}
+
+static void *schedule_and_ask(void *arg)
+{
+    struct told *t = arg;
+
+    for (unsigned i = 0; i < 1000; i++) {
+        uint64_t delay = 1 + test_random_below(&t->random, HWT_MSEC(1) << (i % 14));
+        hwt_timeout *timeout;
+        if (hwt_new_timeout(t->timer, noop_task, NULL, delay, &timeout) != 0) {
+            t->failures++;
+            continue;
+        }
+        told_by(t, timeout);
+        if (i % 2 && hwt_timeout_reschedule(timeout, delay / 2))
+            told_by(t, timeout);
+        if (i % 3 == 0 && hwt_timeout_reschedule(timeout, delay * 2))
+            told_by(t, timeout);
+        if (i % 4)
+            hwt_timeout_cancel(timeout);
+        hwt_timeout_unref(timeout);
+    }
+    return NULL;
+}
+
+WHEEL_TEST(next, beside_a_worker)
+{
+    struct told told[2];
+    pthread_t thread[2];
+    hwt_config config;
+    hwt_timer *timer;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    cr_assert_eq(hwt_timer_next_deadline(timer), UINT64_MAX);
+    for (size_t i = 0; i < 2; i++) {
+        told[i] = (struct told){timer, test_seed("told") + i, 0};
+        cr_assert_eq(pthread_create(&thread[i], NULL, schedule_and_ask, &told[i]), 0);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        cr_assert_eq(pthread_join(thread[i], NULL), 0);
+        cr_assert_eq(told[i].failures, 0, "later than what is pending");
+    }
+    cr_assert(wait_pending(timer, hwt_timer_pending(timer)));
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* A bound that was cancelled may be said for a while; with nothing pending there is none. */
+WHEEL_TEST(next, beside_a_worker_with_nothing_pending)
+{
+    hwt_timer *timer = worker_timer();
+    hwt_timeout *timeout;
+
+    (void)wheel;
+    cr_assert_not_null(timer);
+    for (unsigned i = 0; i < 200; i++) {
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(5), &timeout), 0);
+        cr_assert_leq(hwt_timer_next_deadline(timer), hwt_timeout_deadline(timeout));
+        cr_assert(hwt_timeout_cancel(timeout));
+        cr_assert_eq(hwt_timer_next_deadline(timer), UINT64_MAX);
+        hwt_timeout_unref(timeout);
+    }
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+Test(next, of_none)
+{
+    cr_assert_eq(hwt_timer_next_deadline(NULL), UINT64_MAX);
+    cr_assert_eq(hwt_timer_advance(NULL), -EINVAL);
+}
