@@ -179,7 +179,7 @@ HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
 {
     uint64_t next = next_run(timer, timeout);
 
-    hwt_assert(timeout->place == PLACE_ADRIFT); /* in the worker's hand */
+    hwt_assert(!bucket_holds(timeout)); /* in the worker's hand */
     switch (timeout_finish(timeout, next, WORD_PENDING)) {
     case FINISH_EXPIRED:
         timeout_run_over(timeout);

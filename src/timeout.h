@@ -101,9 +101,9 @@ enum timeout_place {
     PLACE_UNMET = 0,   /* in a lane or its spill: the worker has not met it */
     PLACE_INLINE = 1,  /* `where` is the address of the slot that holds it, in a bucket ... */
     PLACE_SMALL = 2,   /* ... or in a small chunk of one ... */
-    PLACE_LARGE = 3,   /* ... or in a large one; stale once the agenda has taken it from there */
+    PLACE_LARGE = 3,   /* ... or in a large one; these three are stale once the agenda has it */
     PLACE_LISTED = 4,  /* for want of memory: in a list of the wheel's, by `where` */
-    PLACE_AGENDA = 5,  /* in the agenda */
+    PLACE_AGENDA = 5,  /* in the agenda, as the others with a stale place */
     PLACE_LATER = 6,   /* in the list of those that wait for the next pass, by `where` */
     PLACE_SHELF = 7,   /* with the executor; for want of memory in a list, by `where` */
     PLACE_NOTICED = 8, /* its notice came while it was where it cannot be taken out of at once */

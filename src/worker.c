@@ -19,8 +19,11 @@ HOT bool must_leave(const hwt_timer *timer)
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
 }
 
-/* Up to when this pass may run: its beginning, or earlier if a caller's clock has gone back (G1). */
-static uint64_t pass_limit(hwt_timer *timer)
+/*
+ * Up to when this pass may run: its beginning, or earlier if a caller's clock has gone back (G1).
+ * Reads the clock, if that is to be done for each task.
+ */
+HOT uint64_t pass_limit(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
 
@@ -28,26 +31,24 @@ static uint64_t pass_limit(hwt_timer *timer)
     return unlikely(timer->clock.now != NULL) ? min_u64(w->pass_limit, w->now) : w->pass_limit;
 }
 
-static hwt_timeout *next_due(hwt_timer *timer, bool exact)
-{
-    return wheel_take_due(timer->worker.wheel, pass_limit(timer), exact);
-}
-
 /* Runs a hand of what is due. False: nothing was. */
 static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int *ran)
 {
-    struct worker *w = &timer->worker;
-    hwt_timeout *timeout = next_due(timer, exact);
+    struct wheel *wheel = timer->worker.wheel;
+    hwt_timeout *timeout = wheel_take_due(wheel, pass_limit(timer), exact);
 
     if (!timeout)
         return false;
     run_read_now(timer);
     for (unsigned i = 0; i < PREFETCH_AHEAD; i++)
-        wheel_prefetch_due(w->wheel, i);
+        wheel_prefetch_due(wheel, i);
     for (unsigned i = 1;; i++) {
-        wheel_prefetch_due(w->wheel, PREFETCH_AHEAD);
+        wheel_prefetch_due(wheel, PREFETCH_AHEAD);
         *ran += run_due(timer, timeout, frame);
-        if (i == HAND || must_leave(timer) || (timeout = next_due(timer, exact)) == NULL)
+        if (i == HAND || must_leave(timer))
+            return true;
+        timeout = wheel_take_due(wheel, pass_limit(timer), exact);
+        if (!timeout)
             return true;
     }
 }
