@@ -69,7 +69,7 @@ HOT bool cancel(hwt_timeout *timeout)
         cancel_pending(timeout);
     else if (timeout_has_ended(timeout) || (win = cancel_as_guest(timeout)) == CANCEL_LOST)
         return false;
-    if (unlikely(timeout->kind & KIND_EXTENDED) && win != CANCEL_RUNNING)
+    if (unlikely(timeout->flags & FLAG_EXTENDED) && win != CANCEL_RUNNING)
         run_hook(timeout); /* while it runs its arg is in use: whoever runs it calls the hook */
     return true;
 }
@@ -174,9 +174,9 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
 /* A system clock is known without the timer, which may be gone. */
 static uint64_t handle_now(const hwt_timeout *timeout)
 {
-    if (unlikely(timeout->kind & KIND_CALLERS_CLOCK))
+    if (unlikely(timeout->flags & FLAG_CALLERS_CLOCK))
         return timer_reading(timeout->timer);
-    return clock_system_now(timeout->kind & KIND_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC);
+    return clock_system_now(timeout->flags & FLAG_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC);
 }
 
 bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns)

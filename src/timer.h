@@ -62,6 +62,7 @@ struct worker {
     hwt_task *escaped;           /* the last task that did not return to its pass */
     struct worker_counters count;
     _Atomic uint64_t next_deadline; /* see above */
+    _Atomic uintptr_t acting;       /* who acts as the worker: for assertions */
 };
 
 /* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for him to be done (driver.h). */
@@ -89,7 +90,7 @@ struct hwt_timer {
     void *executor;
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
-    uint8_t kind; /* of its timeouts: the clock's bits */
+    uint8_t flags; /* of its timeouts: the clock's bits */
     char thread_name[16];
     pthread_attr_t attr;
     bool has_attr;
@@ -143,6 +144,19 @@ static inline void timer_sign_out(hwt_timer *timer)
 static inline uint64_t timer_reading(const hwt_timer *timer)
 {
     return clock_reading(&timer->clock);
+}
+
+/* This thread acts as the worker from now on. */
+static inline void timer_act(hwt_timer *timer)
+{
+    store_relaxed(&timer->worker.acting, (uintptr_t)&fork_depth); /* each thread has its own */
+}
+
+/* What only the worker does, or whoever acts as the worker. */
+static inline void timer_check_acting(const hwt_timer *timer)
+{
+    hwt_assert(load_relaxed(&timer->worker.acting) == (uintptr_t)&fork_depth);
+    (void)timer;
 }
 
 static inline uint64_t timer_now(const hwt_timer *timer)

@@ -10,6 +10,8 @@
 #define SPARSE        BUCKET_INLINE /* timeouts in a slot that is worth splitting */
 #define RESERVE_SPARE 64            /* chunks for what is on its way between buckets */
 
+/* A third kind is a file, and a line here. */
+extern HIDDEN const struct wheel_ops wheel_hierarchical, wheel_hashed;
 static const struct wheel_ops *const kinds[] = {
     [HWT_WHEEL_HIERARCHICAL] = &wheel_hierarchical,
     [HWT_WHEEL_HASHED] = &wheel_hashed,

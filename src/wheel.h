@@ -175,8 +175,6 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
 
 /* ---- for the kinds ---- */
 
-extern HIDDEN const struct wheel_ops wheel_hierarchical, wheel_hashed;
-
 static inline bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket,
                                        hwt_timeout *timeout, uint64_t deadline)
 {

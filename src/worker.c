@@ -58,6 +58,7 @@ static void begin_pass(hwt_timer *timer)
     struct worker *w = &timer->worker;
     uint64_t now = timer_now(timer);
 
+    timer_check_acting(timer);
     hwt_assert(w->pass_limit == 0);
     intake(timer, now);
     file_later_ones(timer);
@@ -173,6 +174,8 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     struct worker *w = &timer->worker;
     uint64_t next = min_u64(wheel_next_call(w->wheel), lanes_earliest(timer));
 
+    timer_check_acting(timer);
+
     if (w->later)
         next = min_u64(next, w->later_earliest);
     store_seq(&w->next_deadline, next);
@@ -245,6 +248,7 @@ void *worker_main(void *argument)
     struct guard guard GUARDED = {.leave = leave_work, .what = timer};
 
     run_worker_of = timer;
+    timer_act(timer);
     platform_name_worker(timer->thread_name);
     guard_begin(&guard);
     work(timer);
