@@ -797,3 +797,34 @@ Test(bucket, the_store_uses_what_it_has)
         cr_assert_not_null(chunk_take(&r->store, i % 2));
     rack_close(r);
 }
+
+/* B2 waits for small ones: until then the large one stays, and nothing is lost. */
+Test(bucket, shrinks_when_there_are_small_ones)
+{
+    struct rack *r = rack_open();
+    struct chunk *hoard[1000], *last;
+    size_t held = 0;
+
+    fill(r, 60);
+    for (size_t i = 0; i < 28; i++)
+        take_out(r, i);
+    cr_assert(chunk_is_large(chunk_of(r->bucket.ring.next)));
+    memory_is_short = true;
+    while (held < COUNT_OF(hoard) && (last = chunk_take(&r->store, false)) != NULL)
+        hoard[held++] = last;
+    for (size_t i = 28; i < 46; i++)
+        take_out(r, i);
+    cr_assert_eq(room_taken(&r->bucket), CHUNK_SPLIT, "14, and no small one is free");
+    chunk_give(&r->store, hoard[--held]);
+    take_out(r, 46);
+    cr_assert_eq(room_taken(&r->bucket), CHUNK_SPLIT, "13 need two small ones");
+    check(r);
+    chunk_give(&r->store, hoard[--held]);
+    chunk_give(&r->store, hoard[--held]);
+    take_out(r, 47);
+    check(r);
+    check_density(r);
+    cr_assert_lt(room_taken(&r->bucket), CHUNK_SPLIT);
+    memory_is_short = false;
+    rack_close(r);
+}
