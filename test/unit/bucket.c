@@ -465,6 +465,18 @@ Test(bucket, few_in_large_ones_and_five_elsewhere)
     shelves_close(&s);
 }
 
+/* So many in each bucket, whatever the number: the worst is that which needs one more chunk. */
+Test(bucket, as_many_in_each)
+{
+    for (size_t each = 1; each < 200; each++) {
+        struct shelves s = shelves_open(MANY / each, MANY / each * each);
+        for (size_t i = 0; i < MANY / each * each; i++)
+            cr_assert(try_add_to(s.r, &s.bucket[i % s.buckets], i));
+        cr_assert_eq(requests, 0, "%zu in each", each);
+        shelves_close(&s);
+    }
+}
+
 /* Any crowd of at most so many, wherever it lies and however it changes. */
 static void shuffle_shelves(size_t buckets, size_t timeouts, size_t phases)
 {
@@ -805,23 +817,23 @@ Test(bucket, shrinks_when_there_are_small_ones)
     struct chunk *hoard[1000], *last;
     size_t held = 0;
 
-    fill(r, 60);
-    for (size_t i = 0; i < 28; i++)
+    fill(r, 70);
+    for (size_t i = 0; i < 40; i++)
         take_out(r, i);
     cr_assert(chunk_is_large(chunk_of(r->bucket.ring.next)));
     memory_is_short = true;
     while (held < COUNT_OF(hoard) && (last = chunk_take(&r->store, false)) != NULL)
         hoard[held++] = last;
-    for (size_t i = 28; i < 46; i++)
+    for (size_t i = 40; i < 56; i++)
         take_out(r, i);
     cr_assert_eq(room_taken(&r->bucket), CHUNK_SPLIT, "14, and no small one is free");
     chunk_give(&r->store, hoard[--held]);
-    take_out(r, 46);
+    take_out(r, 56);
     cr_assert_eq(room_taken(&r->bucket), CHUNK_SPLIT, "13 need two small ones");
     check(r);
     chunk_give(&r->store, hoard[--held]);
     chunk_give(&r->store, hoard[--held]);
-    take_out(r, 47);
+    take_out(r, 57);
     check(r);
     check_density(r);
     cr_assert_lt(room_taken(&r->bucket), CHUNK_SPLIT);
