@@ -97,18 +97,20 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
 /* ---- reschedule ---- */
 
 /* Its nudge is on the way: others hear of the deadline that it has now. */
-static void announce_moved(hwt_timer *timer, uint64_t deadline)
+static void announce_moved(hwt_timer *timer, struct lane *lane, uint64_t deadline)
 {
-    lane_tell_moved(lanes_here(&timer->lanes), deadline);
+    lane_tell_moved(lane, deadline);
     park_wake_for(&timer->park, deadline);
 }
 
 static void nudge(hwt_timer *timer, hwt_timeout *timeout)
 {
-    if (lane_notify(lanes_here(&timer->lanes), timeout))
+    struct lane *lane = lanes_here(&timer->lanes);
+
+    if (lane_notify(lane, timeout))
         park_wake(&timer->park);
     /* Another one may have moved it still earlier meanwhile, and relies on this nudge. */
-    announce_moved(timer, word_deadline(load_seq(&timeout->word)));
+    announce_moved(timer, lane, word_deadline(load_seq(&timeout->word)));
 }
 
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
@@ -127,7 +129,9 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
     case MOVE_LOST: return false;
     case MOVE_DONE: break;
     case MOVE_NUDGE: nudge(timeout->timer, timeout); break;
-    case MOVE_COMPARE: announce_moved(timeout->timer, deadline); break;
+    case MOVE_COMPARE:
+        announce_moved(timeout->timer, lanes_here(&timeout->timer->lanes), deadline);
+        break;
     }
     return true;
 }
