@@ -241,7 +241,8 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
     }
     any = wheel->ops->expire(wheel, limit, &wheel->due);
     cover(wheel, wheel->current - 1);
-    return any || penned <= limit;
+    /* what came down may have gone to the pen, and from there on */
+    return any || penned <= limit || wheel->agenda.count > 0;
 }
 
 /* So does what is due at the tick that is on. */
