@@ -423,3 +423,16 @@ struct lane_tally lane_count(const struct lane *lane)
         .withdrawn = emptied - taken - refused,
     };
 }
+
+bool lane_holds_any(const struct lane *lane)
+{
+    uint64_t used = (uint64_t)load_acquire(&lane->groups_used) * GROUP_SLOTS;
+
+    if (ck_pr_load_ptr(&lane->spill.head) != NULL)
+        return true;
+    for (uint64_t i = 0; i < used; i++) {
+        if (slot_is_held(load_relaxed(&lane->ring[i])))
+            return true;
+    }
+    return false;
+}

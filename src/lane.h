@@ -202,5 +202,7 @@ struct lane_tally {
     uint64_t withdrawn; /* cancelled before the worker saw them; part of the above */
 };
 struct lane_tally lane_count(const struct lane *lane);
+/* Does it hold a timeout that the worker has not met? Looks as far as the first one. */
+bool lane_holds_any(const struct lane *lane);
 
 #endif

@@ -42,6 +42,7 @@ static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadl
  *   covered        (wheel.h) deadlines up to here are in the agenda, in order
  *   next_deadline  no deadline that the worker has met is below; lowered before anything is taken
  *                  out of a lane, raised when the next wake-up is planned
+ *   planned        the next wake-up is for this deadline, which may still lie in a lane
  *   wake_before    (park.h) a deadline below is not covered by the planned wake-up
  *   slack          (park.h) a wake-up so much later than `wake_before` is in time: a tick but 1 ns,
  *                  so that all of a tick costs one
@@ -54,8 +55,8 @@ struct worker {
     uint64_t later_earliest;     /* no deadline of these was below when they were put there ... */
     hwt_timeout *later_first;    /* ... and this one had it */
     uint64_t adrift;             /* met, held by nothing: as many notices or nudges are to come */
-    uint64_t pass_limit, passed; /* see above, as the next two */
-    uint64_t now, coarse;
+    uint64_t pass_limit, passed; /* see above, as the next three */
+    uint64_t now, coarse, planned;
     struct pool_return *returns; /* per lane */
     bool reclaiming;             /* stop hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */

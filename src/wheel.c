@@ -232,7 +232,8 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
     }
     any = wheel->ops->expire(wheel, limit, &wheel->due);
     cover(wheel, wheel->current - 1, any);
-    return any || penned <= limit;
+    /* what came down may have gone to the pen, and from there on */
+    return any || penned <= limit || !agenda_is_empty(&wheel->agenda);
 }
 
 /* So does what is due at the tick that is on. */

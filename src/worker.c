@@ -172,14 +172,12 @@ static uint64_t cover(const hwt_timer *timer, uint64_t next)
 bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
 {
     struct worker *w = &timer->worker;
-    uint64_t next = min_u64(wheel_next_call(w->wheel), lanes_earliest(timer));
+    uint64_t met = min_u64(wheel_next_call(w->wheel), file_later_earliest(timer));
 
     timer_check_acting(timer);
-
-    if (w->later)
-        next = min_u64(next, w->later_earliest);
-    store_seq(&w->next_deadline, next);
-    *wake_before = cover(timer, next);
+    store_seq(&w->next_deadline, met);
+    w->planned = min_u64(met, lanes_earliest(timer));
+    *wake_before = cover(timer, w->planned);
     park_publish(&timer->park, *wake_before);
     if (!is_urgent(timer, *wake_before))
         return true;
@@ -194,7 +192,7 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
 static uint64_t wake_up_time(const hwt_timer *timer, uint64_t wake_before)
 {
     const struct worker *w = &timer->worker;
-    uint64_t next = load_relaxed(&w->next_deadline);
+    uint64_t next = w->planned;
 
     if (next < DEADLINE_NEVER && next > w->passed &&
         (next - w->passed) / QUIET_TICKS >= timer->tick_ns && wheel_is_sparse(w->wheel, next))

@@ -270,6 +270,23 @@ WHEEL_TEST(wheel_edges, a_nudge_on_its_way_delays_nobody)
     oracle_close(&o);
 }
 
+/* Whoever had the earliest deadline is remembered only as long as the wheel files it. */
+WHEEL_TEST(wheel_edges, the_earliest_comes_down_with_its_nudge_on_the_way)
+{
+    hwt_timeout *timeout;
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 4, 20 * TICK, 3);
+    timeout = oracle_insert(&o, 120 * TICK);
+    cr_assert_eq(wheel_earliest_exact(o.wheel), 120 * TICK);
+    oracle_move_earlier(&o, timeout, 1);
+    cr_assert_eq(oracle_advance(&o, 120 * TICK, false), 0);
+    cr_assert_neq(o.wheel->witness, timeout, "its block may be freed by now");
+    oracle_take_nudge(&o);
+    cr_assert_eq(oracle_advance(&o, 120 * TICK, false), 1);
+    oracle_close(&o);
+}
+
 /* ---- quiet (G5) ---- */
 
 /* How often a worker that sleeps until wheel_next_call wakes before the last timeout is gone. */
