@@ -3,10 +3,9 @@
 
 #include <string.h>
 
-#define FEW         24  /* are sorted without being distributed first */
-#define BINS        256 /* of that distribution */
-#define FEW_IN_BIN  8
-#define CROWDED_BIN 32
+#define FEW        24  /* are sorted without being distributed first */
+#define BINS       256 /* of that distribution */
+#define FEW_IN_BIN 8
 
 static void insertion_sort(struct entry *entry, unsigned count)
 {
@@ -48,13 +47,13 @@ void entries_sort(struct entry *entry, unsigned count, struct entry *spare)
 }
 
 /*
- * By their keys, which are below `range`, into bins, about as many as there are of them. Read
- * backwards, equal ones are mostly in order already. The most in one bin.
+ * By their keys, which are mostly below `range`, into bins, about as many as there are of them. Read
+ * backwards, equal ones are mostly in order already.
  */
-static unsigned distribute(const uint64_t *packed, unsigned count, uint64_t from, uint64_t range,
-                           uint64_t *sorted)
+static void distribute(const uint64_t *packed, unsigned count, uint64_t from, uint64_t range,
+                       uint64_t *sorted)
 {
-    unsigned shift = 0, bins, sum = 0, most = 0, next[BINS];
+    unsigned shift = 0, bins, sum = 0, next[BINS];
 
     while (range >> shift >= BINS || range >> shift > count)
         shift++;
@@ -64,28 +63,30 @@ static unsigned distribute(const uint64_t *packed, unsigned count, uint64_t from
         next[min_u64(packed_bits_from(packed[i], from) >> shift, bins - 1)]++;
     for (unsigned i = 0; i < bins; i++) {
         unsigned here = next[i];
-        most = here > most ? here : most;
         next[i] = sum;
         sum += here;
     }
     for (unsigned i = count; i-- > 0;)
         sorted[next[min_u64(packed_bits_from(packed[i], from) >> shift, bins - 1)]++] = packed[i];
-    return most;
 }
 
-/* False: it would take long, and is not done. */
-static bool sort_nearly_sorted(struct entry *entry, unsigned count)
+/*
+ * Entries of packed timeouts that are nearly in order: each goes to its place as it comes. False: it
+ * would take long, and they are not sorted.
+ */
+static bool enter_in_order(const uint64_t *packed, unsigned count, struct entry *entry)
 {
     unsigned patience = FEW_IN_BIN * count;
 
-    for (unsigned i = 1; i < count; i++) {
-        struct entry moving = entry[i];
+    for (unsigned i = 0; i < count; i++) {
+        struct entry coming = entry_of(packed_timeout(packed[i]));
         unsigned at = i;
-        if (likely(!entry_before(&moving, &entry[i - 1])))
-            continue;
-        for (; at > 0 && patience > 0 && entry_before(&moving, &entry[at - 1]); at--, patience--)
+        while (unlikely(at > 0 && entry_before(&coming, &entry[at - 1])) && patience > 0) {
             entry[at] = entry[at - 1];
-        entry[at] = moving;
+            at--;
+            patience--;
+        }
+        entry[at] = coming;
     }
     return patience > 0;
 }
@@ -93,18 +94,13 @@ static bool sort_nearly_sorted(struct entry *entry, unsigned count)
 void entries_sort_packed(const uint64_t *packed, unsigned count, uint64_t from, uint64_t range,
                          struct entry *entry, struct entry *spare, uint64_t *spare_packed)
 {
-    unsigned most;
-
     if (count <= FEW) {
         for (unsigned i = 0; i < count; i++)
             entry[i] = entry_of(packed_timeout(packed[count - 1 - i]));
         insertion_sort(entry, count);
-        return;
+    } else {
+        distribute(packed, count, from, range, spare_packed);
+        if (unlikely(!enter_in_order(spare_packed, count, entry)))
+            entries_sort(entry, count, spare); /* a crowded bin, or many that were moved */
     }
-    most = distribute(packed, count, from, range, spare_packed);
-    for (unsigned i = 0; i < count; i++)
-        entry[i] = entry_of(packed_timeout(spare_packed[i]));
-    /* but for a crowded bin, and for those that were moved out of theirs */
-    if (unlikely(most > CROWDED_BIN || !sort_nearly_sorted(entry, count)))
-        entries_sort(entry, count, spare);
 }
