@@ -28,9 +28,9 @@ struct model {
     bool used, pending, running, hooked;
     bool fresh;    /* due only since this pass began: may run in it or in the next ... */
     bool moved;    /* ... by a move, which may have left it where it was */
-    bool past;     /* its deadline was over when it was given: its place is not specified */
     bool hook_due; /* cancelled while it ran: its hook follows the task */
     uint64_t deadline, period, rearm_delay;
+    uint64_t submission; /* in this order equal deadlines run */
     hwt_period_mode mode;
     enum script script;
     uint8_t other;
@@ -47,7 +47,7 @@ static struct model models[MODELS];
 static struct input input;
 static hwt_stats expected;
 static uint64_t now_ns, tick_ns, max_pending;
-static uint64_t pass_latest; /* the latest deadline that ran in this pass */
+static uint64_t submissions;
 static bool in_pass, stopping;
 static int pass_runs;
 
@@ -167,7 +167,6 @@ static void rearm(struct model *m)
     STRESS_CHECK(hwt_timeout_reschedule(m->timeout, m->rearm_delay), "it cannot be re-armed");
     m->deadline = after(m->rearm_delay);
     m->pending = m->fresh = true;
-    m->past = false;
 }
 
 static void play_script(struct model *m)
@@ -204,7 +203,6 @@ static void expect_next_run(struct model *m)
     case HWT_FIXED_DELAY: m->deadline = after(m->period); break;
     }
     m->fresh = true;
-    m->past = m->deadline <= now_ns;
 }
 
 /* A deadline that falls on this very moment is not missed yet: both answers keep G14. */
@@ -217,18 +215,23 @@ static void settle_skip(struct model *m)
         m->deadline = deadline;
 }
 
-/* Ticks expire in order: nothing runs a whole tick after its turn (G4). */
+static bool runs_before(const struct model *a, const struct model *b)
+{
+    return a->deadline < b->deadline ||
+           (a->deadline == b->deadline && a->submission < b->submission);
+}
+
+/* Of all that was accepted or moved before the pass it is the first that is left. */
 static void check_order(const struct model *m)
 {
     STRESS_CHECK(in_pass, "a task outside of advance");
     STRESS_CHECK(m->pending, "G2: a task that should not run");
     STRESS_CHECK(m->deadline <= now_ns, "G1: %" PRIu64 " ns early", m->deadline - now_ns);
-    if (m->past || m->fresh)
+    if (m->fresh)
         return;
-    STRESS_CHECK(m->deadline + tick_ns > pass_latest, "G4: %" PRIu64 " after %" PRIu64, m->deadline,
-                 pass_latest);
-    if (m->deadline > pass_latest)
-        pass_latest = m->deadline;
+    for (const struct model *other = models; other < models + MODELS; other++)
+        STRESS_CHECK(!other->pending || other->fresh || !runs_before(other, m),
+                     "G15: %" PRIu64 " before %" PRIu64, m->deadline, other->deadline);
 }
 
 /* What a task made for "now" comes after everything that was due (G11). */
@@ -336,7 +339,7 @@ static void submit(uint64_t delay, bool plain)
         return;
     }
     m->used = m->pending = m->fresh = true;
-    m->past = m->deadline <= now_ns;
+    m->submission = ++submissions;
     expected.scheduled++;
     check_deadline(m);
 }
@@ -369,7 +372,6 @@ static void move(struct model *m, uint64_t delay, bool at)
     if (moved) {
         m->deadline = deadline;
         m->fresh = m->moved = true;
-        m->past = deadline <= now_ns;
         check_deadline(m);
     }
 }

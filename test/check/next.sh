@@ -1,0 +1,95 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# What hwt_timer_next_deadline costs does not grow with what is pending, when nothing has changed
+# since the last call: callgrind counts its instructions beside 1,000 and beside 200,000 far
+# timeouts, spread out or all of one deadline, for both wheels.
+set -eu
+
+cd "$(dirname "$0")/../.."
+CC=${CC:-gcc}
+BUILD=${BUILD:-build}
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+command -v valgrind >/dev/null || skip "valgrind is not installed"
+[ "${KIND:-release}" = release ] || skip "the bound is for the release build, not for $KIND"
+[ -e "$BUILD/libhwt.a" ] || skip "$BUILD/libhwt.a is not there"
+echo '#include <valgrind/callgrind.h>' |
+    "$CC" -E -x c -o /dev/null - 2>/dev/null || skip "valgrind/callgrind.h is not installed"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cat >"$work/next.c" <<'END'
+#include <hwt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <valgrind/callgrind.h>
+
+static uint64_t now = HWT_SEC(1000000);
+
+static uint64_t read_now(void *clock)
+{
+    return *(uint64_t *)clock;
+}
+
+static void task(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+int main(int argc, char **argv)
+{
+    long count = atol(argv[argc - 1]);
+    int kind = atoi(argv[1]), tie = atoi(argv[2]);
+    volatile uint64_t said = 0;
+    hwt_config config;
+    hwt_timer *timer;
+
+    hwt_config_init(&config);
+    config.wheel = (hwt_wheel_kind)kind;
+    config.drive = HWT_DRIVE_CALLER;
+    config.now = read_now;
+    config.clock = &now;
+    if (hwt_timer_create(&timer, &config) != 0)
+        return 1;
+    for (long i = 0; i < count; i++) {
+        uint64_t delay = HWT_SEC(100) + (tie ? 0 : (uint64_t)i * HWT_MSEC(1));
+        if (hwt_new_timeout(timer, task, NULL, delay, NULL) != 0)
+            return 1;
+    }
+    said = hwt_timer_next_deadline(timer);
+    CALLGRIND_ZERO_STATS;
+    for (int i = 0; i < 100; i++)
+        said = hwt_timer_next_deadline(timer);
+    CALLGRIND_DUMP_STATS_AT("next");
+    return said == UINT64_MAX;
+}
+END
+"$CC" -std=gnu11 -O2 -Iinclude -o "$work/next" "$work/next.c" "$BUILD/libhwt.a" -pthread
+
+count() { # wheel tie timeouts
+    rm -f "$work"/out*
+    valgrind --tool=callgrind --separate-threads=yes --callgrind-out-file="$work/out" \
+        "$work/next" "$@" >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        exit 1
+    }
+    sed -n 's/^totals: //p' "$work/out.1-01"
+}
+
+bad=0
+for wheel in 0 1; do
+    for tie in 0 1; do
+        few=$(count $wheel $tie 1000)
+        many=$(count $wheel $tie 200000)
+        echo "wheel $wheel, one deadline $tie: $((few / 100)) and $((many / 100)) instructions"
+        [ "$few" -gt 0 ] && [ "$many" -le $((2 * few)) ] || bad=1
+    done
+done
+exit $bad
