@@ -19,7 +19,7 @@ HOT bool must_leave(const hwt_timer *timer)
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
 }
 
-/* Up to when this pass may run: its beginning, or earlier if a caller's clock has gone back (G1). */
+/* Up to when this pass may run: its beginning; earlier, if a caller's clock has gone back (G1). */
 static uint64_t pass_limit(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
