@@ -338,9 +338,9 @@ void hwt_timeout_unref(hwt_timeout *timeout);
 /* ---- driving it oneself, and event loops: HWT_DRIVE_CALLER ---- */
 
 /*
- * Runs on this thread every task whose deadline has been reached, in order (G15), and returns how
- * many. What these tasks submit for now runs in the next call (G11); periodic ones catch up within
- * this one. Any thread, one at a time.
+ * Runs on this thread, or hands to the executor, every task whose deadline has been reached, in
+ * order (G15), and returns how many. What these tasks submit for now runs in the next call (G11);
+ * periodic ones catch up within this one. Any thread, one at a time.
  *
  * -EINVAL on a worker-driven timer; -EDEADLK from inside one of its tasks; -EBUSY while another
  * thread is in it; -ESHUTDOWN once stopped; -ECHILD in a forked child, that of a task included.
