@@ -747,8 +747,7 @@ static size_t check_front(const struct agenda *agenda)
     hwt_assert(agenda->lo <= agenda->hi && agenda->hi <= AGENDA_FRONT);
     for (unsigned i = agenda->lo; i < agenda->hi; i++) {
         hwt_assert(i == agenda->lo || !entry_before(&front[i], &front[i - 1])); /* A1 */
-        hwt_assert(front[i].timeout->place == PLACE_AGENDA ||
-                   front[i].timeout->place == PLACE_NOTICED);
+        hwt_assert(!bucket_holds(front[i].timeout));
         noticed += front[i].timeout->place == PLACE_NOTICED;
     }
     return noticed;

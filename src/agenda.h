@@ -97,20 +97,17 @@ static inline const struct entry *agenda_first(struct agenda *agenda)
 
     if (agenda->lo == agenda->hi)
         return agenda_is_empty(agenda) ? NULL : agenda_find_first(agenda);
-    if (likely(first->timeout->place == PLACE_AGENDA &&
+    if (likely(first->timeout->place != PLACE_NOTICED &&
                timeout_deadline(first->timeout) <= first->deadline))
         return first;
     return agenda_find_first(agenda);
 }
 
-/* Takes out the first, which agenda_first has just returned. */
+/* Takes out the first, which agenda_first has just returned. Its place is stale. */
 static inline hwt_timeout *agenda_take(struct agenda *agenda)
 {
-    hwt_timeout *timeout = agenda->front[agenda->lo++].timeout;
-
-    timeout->place = PLACE_ADRIFT;
     agenda->count--;
-    return timeout;
+    return agenda->front[agenda->lo++].timeout;
 }
 
 /* Fetches what the task of the `ahead`th after the first will be called with. */

@@ -2,7 +2,7 @@
 #include "bucket.h"
 
 #define SKIM_BINS    2048
-#define SMALL_CHUNKS 2  /* of a bucket, before the large ones */
+#define SMALL_CHUNKS 3  /* of a bucket, before the large ones */
 #define SHRINK_AT    10 /* B2: a large chunk with no more goes into a small one */
 #define MERGE_SMALL  9  /* B3: two small ones with no more in all ... */
 #define MERGE_MIXED  24 /* ... a small and a large one ... */

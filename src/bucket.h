@@ -10,7 +10,8 @@
  *
  * A timeout's `where` is the address of the slot that holds it, for its removal. Removal leaves a
  * hole; but chunks stay filled in proportion (B1 to B3), so that n timeouts never need more than
- * n / 5 small chunks, or large ones of the same size, wherever they lie and whatever was removed:
+ * 4 n / 15 small chunks, or large ones of the same size, wherever they lie and whatever was removed
+ * (a chunk for five where they are spread worst; a large chunk that has just been begun):
  *   B1 no chunk is empty, and the first one has more timeouts than would fit into the bucket;
  *   B2 a large chunk with few, the first one with what is in the bucket, is replaced by a small one
  *      or two, if they are free;
@@ -35,7 +36,7 @@ struct bucket {
 static_assert(sizeof(struct bucket) == CACHE_LINE, "a sparse bucket costs one cache line");
 
 /* What a bucket with n timeouts may need: small chunks. */
-#define BUCKET_CHUNKS_FOR(n) ((n) / (BUCKET_INLINE + 1))
+#define BUCKET_CHUNKS_FOR(n) ((n) / 15 * 4 + (n) % 15 * 4 / 15)
 
 static inline bool bucket_has_chunks(const struct bucket *bucket)
 {

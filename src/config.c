@@ -61,9 +61,9 @@ static void take_clock(hwt_timer *timer, const hwt_config *config)
     timer->clock.id = config->clock_id == CLOCK_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC;
     timer->clock.now = config->now;
     timer->clock.context = config->clock;
-    timer->kind = config->now                          ? KIND_CALLERS_CLOCK
-                  : config->clock_id == CLOCK_BOOTTIME ? KIND_BOOTTIME
-                                                       : 0;
+    timer->flags = config->now                          ? FLAG_CALLERS_CLOCK
+                   : config->clock_id == CLOCK_BOOTTIME ? FLAG_BOOTTIME
+                                                        : 0;
 }
 
 int config_apply(hwt_timer *timer, const hwt_config *config, uint32_t *slots)

@@ -78,6 +78,35 @@ int hwt_timer_advance(hwt_timer *timer)
     return timer_is_ours(timer) ? ran : -ECHILD;
 }
 
+static bool has_mail(const struct lanes *lanes)
+{
+    for (unsigned i = 0; i < lanes->count; i++) {
+        if (lane_has_mail(&lanes->lane[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool lanes_hold_any(const struct lanes *lanes)
+{
+    for (unsigned i = 0; i < lanes->count; i++) {
+        if (lane_holds_any(&lanes->lane[i]))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Is anything pending? What the worker has met and nobody has told him about since is; so is what
+ * lies in a lane. Only if all of it may have been cancelled it must be counted.
+ */
+static bool any_pending(const hwt_timer *timer)
+{
+    if (load_seq(&timer->worker.next_deadline) < DEADLINE_NEVER && !has_mail(&timer->lanes))
+        return true;
+    return lanes_hold_any(&timer->lanes) || hwt_timer_pending(timer) > 0;
+}
+
 /*
  * Without the wheel: no deadline is earlier, but it may be of one that was cancelled. The lanes are
  * read first: what is taken from a lane lowers `next_deadline` before that (intake.c).
@@ -92,7 +121,7 @@ static uint64_t estimate(const hwt_timer *timer)
         earliest = min_u64(earliest, load_seq(&lane->moved));
     }
     earliest = min_u64(earliest, load_seq(&timer->worker.next_deadline));
-    return earliest == UINT64_MAX || hwt_timer_pending(timer) > 0 ? earliest : UINT64_MAX;
+    return earliest == UINT64_MAX || any_pending(timer) ? earliest : UINT64_MAX;
 }
 
 /* Exactly; by whoever drives, in a task too: then that one's next run counts. */

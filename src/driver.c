@@ -9,9 +9,10 @@ bool driver_begin(hwt_timer *timer, enum driver as)
 
     for (;;) {
         if (driver == DRIVER_NONE) {
-            if (cas_acq_rel(&timer->driver, &driver, (uint32_t)as)) /* acquire: drive_end */
-                return true;
-            continue;
+            if (!cas_acq_rel(&timer->driver, &driver, (uint32_t)as)) /* acquire: driver_end */
+                continue;
+            timer_act(timer);
+            return true;
         }
         if ((driver & ~(uint32_t)DRIVER_AWAITED) == DRIVER_ADVANCES && as != DRIVER_STOPS)
             return false;

@@ -18,11 +18,9 @@ static inline bool entry_before(const struct entry *a, const struct entry *b)
     return a->deadline < b->deadline || (a->deadline == b->deadline && a->stamp < b->stamp);
 }
 
-/* As it stands; the timeout is the agenda's from now on. */
+/* As it stands. */
 static inline struct entry entry_of(hwt_timeout *timeout)
 {
-    if (timeout->place != PLACE_NOTICED)
-        timeout->place = PLACE_AGENDA;
     return (struct entry){timeout_deadline(timeout), timeout->stamp, timeout};
 }
 

@@ -20,12 +20,12 @@ static_assert(offsetof(struct hwt_timeout, task) <= offsetof(struct timeout_extr
 
 static inline struct timeout_extra *timeout_extra(const hwt_timeout *timeout)
 {
-    return timeout->kind & KIND_EXTENDED ? timeout->arg : NULL;
+    return timeout->flags & FLAG_EXTENDED ? timeout->arg : NULL;
 }
 
 static inline void *timeout_arg(const hwt_timeout *timeout)
 {
-    return unlikely(timeout->kind & KIND_EXTENDED) ? timeout_extra(timeout)->arg : timeout->arg;
+    return unlikely(timeout->flags & FLAG_EXTENDED) ? timeout_extra(timeout)->arg : timeout->arg;
 }
 
 /* The last reference is gone: back to the pool, with what belongs to it. */

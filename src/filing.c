@@ -70,6 +70,7 @@ void file_timeout(hwt_timer *timer, hwt_timeout *timeout)
     struct worker *w = &timer->worker;
     uint64_t deadline = timeout_deadline(timeout);
 
+    timer_check_acting(timer);
     file_lower_bound(w, deadline);
     if (unlikely(w->reclaiming))
         reclaim(timer, timeout);
@@ -84,6 +85,7 @@ void file_in_order(hwt_timer *timer, hwt_timeout *timeout)
     struct worker *w = &timer->worker;
     uint64_t deadline = timeout_deadline(timeout);
 
+    timer_check_acting(timer);
     file_lower_bound(w, deadline);
     if (unlikely(w->reclaiming))
         reclaim(timer, timeout);
@@ -211,9 +213,10 @@ void file_bury(hwt_timer *timer, hwt_timeout *timeout)
 {
     unsigned lane = timeout_lane(timeout);
 
+    timer_check_acting(timer);
     if (!timeout_drop(timeout))
         return;
-    if (unlikely(timeout->kind & KIND_EXTENDED) || lane >= timer->lanes.count) {
+    if (unlikely(timeout->flags & FLAG_EXTENDED) || lane >= timer->lanes.count) {
         timeout_free(timeout);
     } else { /* back to where it came from */
         poison_mark_dead(timeout);

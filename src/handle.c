@@ -69,7 +69,7 @@ HOT bool cancel(hwt_timeout *timeout)
         cancel_pending(timeout);
     else if (timeout_has_ended(timeout) || (win = cancel_as_guest(timeout)) == CANCEL_LOST)
         return false;
-    if (unlikely(timeout->kind & KIND_EXTENDED) && win != CANCEL_RUNNING)
+    if (unlikely(timeout->flags & FLAG_EXTENDED) && win != CANCEL_RUNNING)
         run_hook(timeout); /* while it runs its arg is in use: whoever runs it calls the hook */
     return true;
 }
@@ -105,9 +105,9 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
 /* ---- reschedule ---- */
 
 /* Whoever asks for the next deadline, and the worker's next wake-up. */
-static void tell_moved(hwt_timer *timer, uint64_t deadline)
+static void tell_moved(hwt_timer *timer, struct lane *lane, uint64_t deadline)
 {
-    lane_tell_moved(lanes_here(&timer->lanes), deadline);
+    lane_tell_moved(lane, deadline);
     park_wake_for(&timer->park, deadline);
 }
 
@@ -120,7 +120,7 @@ static void nudge(hwt_timer *timer, hwt_timeout *timeout)
     if (many)
         park_wake(&timer->park);
     /* Another one may have moved it still earlier meanwhile, and relies on this nudge. */
-    tell_moved(timer, word_deadline(load_seq(&timeout->word)));
+    tell_moved(timer, lane, word_deadline(load_seq(&timeout->word)));
 }
 
 /*
@@ -137,7 +137,7 @@ static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64
     if (win == MOVE_NUDGE)
         nudge(timer, timeout);
     else if (win == MOVE_COMPARE)
-        tell_moved(timer, deadline);
+        tell_moved(timer, lanes_here(&timer->lanes), deadline);
     timer_sign_out(timer);
     return win != MOVE_LOST;
 }
@@ -174,9 +174,9 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
 /* A system clock is known without the timer, which may be gone. */
 static uint64_t handle_now(const hwt_timeout *timeout)
 {
-    if (unlikely(timeout->kind & KIND_CALLERS_CLOCK))
+    if (unlikely(timeout->flags & FLAG_CALLERS_CLOCK))
         return timer_reading(timeout->timer);
-    return clock_system_now(timeout->kind & KIND_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC);
+    return clock_system_now(timeout->flags & FLAG_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC);
 }
 
 bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns)

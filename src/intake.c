@@ -64,7 +64,7 @@ static void collect_notices(hwt_timer *timer, struct lane *lane)
 
     take_bound(timer, &lane->moved, DEADLINE_NEVER);
     for (hwt_timeout *timeout = lane_take_notices(lane); timeout; timeout = next) {
-        next = lane_next_notice(timeout);
+        next = timeout_next_linked(timeout);
         if (next)
             __builtin_prefetch(next, 1);
         receive(timer, timeout);
@@ -100,6 +100,7 @@ bool intake(hwt_timer *timer, uint64_t horizon)
 {
     bool quiet = true;
 
+    timer_check_acting(timer);
     for (unsigned i = 0; i < timer->lanes.count; i++)
         quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
     return quiet;

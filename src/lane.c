@@ -68,12 +68,12 @@ HOT void announce(struct lane *lane, uint64_t deadline)
 
 static void push_spill(struct lane *lane, hwt_timeout *timeout)
 {
-    ck_stack_push_upmc(&lane->spill, &timeout->spill);
+    ck_stack_push_upmc(&lane->spill, &timeout->spilled);
     ck_pr_fence_atomic_load(); /* pushed before the comparisons that follow (C4) */
 }
 
 /* Nothing comes back from the spill, so stop waits for whoever is between the two steps (C6). */
-static int spill(struct lane *lane, hwt_timeout *timeout)
+static int submit_to_spill(struct lane *lane, hwt_timeout *timeout)
 {
     int result = -ESHUTDOWN;
 
@@ -201,7 +201,7 @@ static __attribute__((noinline)) int submit_further(struct lanes *lanes, unsigne
             return publish(lane, origin, filled, deadline);
     }
     *crowded = ask_for_space(lane);
-    result = spill(lane, timeout);
+    result = submit_to_spill(lane, timeout);
     announce(lane, deadline);
     return result;
 }
@@ -256,19 +256,13 @@ hwt_timeout *lane_take_spill(struct lane *lane)
     if (ck_pr_load_ptr(&lane->spill.head) == NULL)
         return NULL;
     first = ck_stack_batch_pop_upmc(&lane->spill);
-    return first ? container_of(first, hwt_timeout, spill) : NULL;
-}
-
-hwt_timeout *lane_next_notice(const hwt_timeout *timeout)
-{
-    ck_stack_entry_t *next = timeout->link.next;
-    return next ? container_of(next, hwt_timeout, link) : NULL;
+    return first ? container_of(first, hwt_timeout, spilled) : NULL;
 }
 
 hwt_timeout *lane_next_spilled(const hwt_timeout *timeout)
 {
-    ck_stack_entry_t *next = timeout->spill.next;
-    return next ? container_of(next, hwt_timeout, spill) : NULL;
+    ck_stack_entry_t *next = timeout->spilled.next;
+    return next ? container_of(next, hwt_timeout, spilled) : NULL;
 }
 
 /*
@@ -428,4 +422,17 @@ struct lane_tally lane_count(const struct lane *lane)
         .scheduled = emptied + held + load_acquire(&lane->spilled) - refused,
         .withdrawn = emptied - taken - refused,
     };
+}
+
+bool lane_holds_any(const struct lane *lane)
+{
+    uint64_t used = (uint64_t)load_acquire(&lane->groups_used) * GROUP_SLOTS;
+
+    if (ck_pr_load_ptr(&lane->spill.head) != NULL)
+        return true;
+    for (uint64_t i = 0; i < used; i++) {
+        if (slot_is_held(load_relaxed(&lane->ring[i])))
+            return true;
+    }
+    return false;
 }

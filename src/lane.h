@@ -182,9 +182,8 @@ void lane_tell_moved(struct lane *lane, uint64_t deadline);
 typedef void lane_take(void *context, hwt_timeout **found, unsigned count);
 
 bool lane_has_mail(const struct lane *lane);       /* notices or spill */
-hwt_timeout *lane_take_notices(struct lane *lane); /* a chain by `link.next` */
-hwt_timeout *lane_take_spill(struct lane *lane);   /* a chain by `spill.next` */
-hwt_timeout *lane_next_notice(const hwt_timeout *timeout);
+hwt_timeout *lane_take_notices(struct lane *lane); /* a chain by `link` */
+hwt_timeout *lane_take_spill(struct lane *lane);   /* a chain by `spilled` */
 hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);
 /* What lane_withdraw does, for the worker. */
 bool lane_take_back(struct lanes *lanes, hwt_timeout *timeout);
@@ -203,5 +202,7 @@ struct lane_tally {
     uint64_t withdrawn; /* cancelled before the worker saw them; part of the above */
 };
 struct lane_tally lane_count(const struct lane *lane);
+/* Does it hold a timeout that the worker has not met? Looks as far as the first one. */
+bool lane_holds_any(const struct lane *lane);
 
 #endif

@@ -23,6 +23,12 @@ static inline bool quota_take(hwt_timer *timer)
     return true;
 }
 
+/* How many are, for a timer with a limit. */
+static inline uint64_t quota_used(const hwt_timer *timer)
+{
+    return load_acquire(&timer->quota_used);
+}
+
 /* A submission failed, or a timeout no longer counts as pending. */
 static inline void quota_give(hwt_timer *timer)
 {

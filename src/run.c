@@ -159,7 +159,7 @@ static uint64_t next_period(const hwt_timer *timer, const hwt_timeout *timeout)
 
 HOT uint64_t next_run(const hwt_timer *timer, const hwt_timeout *timeout)
 {
-    return unlikely(timeout->kind & KIND_PERIODIC) ? next_period(timer, timeout) : DEADLINE_NEVER;
+    return unlikely(timeout->flags & FLAG_PERIODIC) ? next_period(timer, timeout) : DEADLINE_NEVER;
 }
 
 uint64_t run_next_of_current(const hwt_timer *timer)
@@ -169,7 +169,7 @@ uint64_t run_next_of_current(const hwt_timer *timer)
         uint64_t word = frame->timer == timer && timeout ? load_acquire(&timeout->word) : 0;
         if (word_code(word) == WORD_REARMED)
             return word_deadline(word);
-        if (word_code(word) == WORD_RUNNING && timeout->kind & KIND_PERIODIC)
+        if (word_code(word) == WORD_RUNNING && timeout->flags & FLAG_PERIODIC)
             return next_run(timer, timeout);
     }
     return UINT64_MAX;
@@ -179,7 +179,7 @@ HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
 {
     uint64_t next = next_run(timer, timeout);
 
-    hwt_assert(timeout->place == PLACE_ADRIFT); /* in the worker's hand */
+    hwt_assert(!bucket_holds(timeout)); /* in the worker's hand */
     switch (timeout_finish(timeout, next, WORD_PENDING)) {
     case FINISH_EXPIRED:
         timeout_run_over(timeout);
@@ -202,7 +202,7 @@ HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
 
 HOT void run_here(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
 {
-    if (!(timeout->kind & KIND_PERIODIC))
+    if (!(timeout->flags & FLAG_PERIODIC))
         count_end(timer, false);
     count_run(timer, timeout, timer->worker.now, false);
     frame->current = timeout;
@@ -225,8 +225,8 @@ bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t dea
 {
     hwt_timer *timer = timeout->timer;
     /* A second re-arm in one run counts no more; only this thread re-arms. */
-    bool counts =
-        !(timeout->kind & KIND_PERIODIC) && word_code(load_acquire(&timeout->word)) == WORD_RUNNING;
+    bool counts = !(timeout->flags & FLAG_PERIODIC) &&
+                  word_code(load_acquire(&timeout->word)) == WORD_RUNNING;
 
     /* Pending again before the word says so: whoever cancels it then counts it out (G3). */
     if (counts && !uncount_end(timer, frame->elsewhere))
@@ -250,7 +250,7 @@ static bool finish_for_good(hwt_timer *timer, hwt_timeout *timeout, bool elsewhe
     while (word_code(word) != WORD_CANCELLED) {
         if (!word_change(timeout, &word, word_deadline(word), WORD_EXPIRED))
             continue;
-        if (word_code(word) == WORD_REARMED || timeout->kind & KIND_PERIODIC)
+        if (word_code(word) == WORD_REARMED || timeout->flags & FLAG_PERIODIC)
             count_end(timer, elsewhere); /* until now it was pending */
         return true;
     }
@@ -336,7 +336,7 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
         .timer = timer, .current = timeout, .elsewhere = true, .outer = run_frames};
     struct guard guard GUARDED = {.leave = leave_job, .what = &frame};
 
-    if (!(timeout->kind & KIND_PERIODIC))
+    if (!(timeout->flags & FLAG_PERIODIC))
         count_end(timer, true);
     count_run(timer, timeout, timer_now(timer), true);
     run_frames = &frame;

@@ -29,7 +29,7 @@ HOT hwt_timeout *fill_in(hwt_timer *timer, hwt_task *task, void *arg, uint64_t d
     store_relaxed(&timeout->refs, with_handle ? 2 : 1);
     store_relaxed(&timeout->run, RUN_NONE);
     store_relaxed(&timeout->withdrawn, 0);
-    timeout->kind = timer->kind;
+    timeout->flags = timer->flags;
     timeout->place = PLACE_UNMET;
     return timeout;
 }
@@ -149,9 +149,9 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     extra->arg = spec->arg;
     extra->period_ns = spec->period_ns;
     extra->mode = spec->period_mode;
-    timeout->kind |= KIND_EXTENDED;
+    timeout->flags |= FLAG_EXTENDED;
     if (spec->period_ns)
-        timeout->kind |= KIND_PERIODIC;
+        timeout->flags |= FLAG_PERIODIC;
     return submit(timer, timeout, deadline, handle);
 }
 

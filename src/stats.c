@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "timer.h"
+#include "quota.h"
 
 void hwt_stats_init(hwt_stats *stats)
 {
@@ -50,7 +50,7 @@ uint64_t hwt_timer_pending(const hwt_timer *timer)
     if (!timer || !timer_is_ours(timer))
         return 0;
     if (timer->max_pending) /* then there is a counter anyway, and it never shows more than that */
-        return load_acquire(&timer->quota_used);
+        return quota_used(timer);
     hwt_stats_init(&stats);
     count_ledger(timer, &stats);
     return stats.pending;

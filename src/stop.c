@@ -187,7 +187,7 @@ hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed)
     if (!unprocessed || !unprocessed->first)
         return NULL;
     first = unprocessed->first;
-    unprocessed->first = lane_next_notice(first); /* by `link` */
+    unprocessed->first = timeout_next_linked(first);
     unprocessed->count--;
     return first;
 }

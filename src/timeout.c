@@ -17,7 +17,7 @@ enum cancel_win timeout_cancel(hwt_timeout *timeout)
         case WORD_NUDGED: win = CANCEL_NUDGED; break;
         case WORD_REARMED: win = CANCEL_RUNNING; break;
         case WORD_RUNNING:
-            if (timeout->kind & KIND_PERIODIC)
+            if (timeout->flags & FLAG_PERIODIC)
                 win = CANCEL_RUNNING;
             else
                 to = WORD_LAST; /* lost, but it shall not be re-armed either */
@@ -88,7 +88,7 @@ enum finish timeout_finish(hwt_timeout *timeout, uint64_t next, enum word_code a
         if (unlikely(word_code(word) == WORD_CANCELLED))
             return FINISH_CANCELLED;
         if (unlikely(word_code(word) == WORD_REARMED ||
-                     (word_code(word) == WORD_RUNNING && timeout->kind & KIND_PERIODIC))) {
+                     (word_code(word) == WORD_RUNNING && timeout->flags & FLAG_PERIODIC))) {
             finish = FINISH_AGAIN;
             to = again;
             if (word_code(word) == WORD_RUNNING)

@@ -88,12 +88,12 @@ static inline enum word_code word_code(uint64_t word)
     return (enum word_code)(word & WORD_CODE_MASK);
 }
 
-enum timeout_kind {
-    KIND_EXTENDED = 1, /* has a struct timeout_extra */
-    KIND_PERIODIC = 2,
+enum timeout_flags {
+    FLAG_EXTENDED = 1, /* has a struct timeout_extra */
+    FLAG_PERIODIC = 2,
     /* which clock its timer goes by, so that a handle that outlives the timer can tell */
-    KIND_BOOTTIME = 4,
-    KIND_CALLERS_CLOCK = 8,
+    FLAG_BOOTTIME = 4,
+    FLAG_CALLERS_CLOCK = 8,
 };
 
 /* Where the worker knows a timeout to be. */
@@ -101,9 +101,9 @@ enum timeout_place {
     PLACE_UNMET = 0,   /* in a lane or its spill: the worker has not met it */
     PLACE_INLINE = 1,  /* `where` is the address of the slot that holds it, in a bucket ... */
     PLACE_SMALL = 2,   /* ... or in a small chunk of one ... */
-    PLACE_LARGE = 3,   /* ... or in a large one; stale once the agenda has taken it from there */
+    PLACE_LARGE = 3,   /* ... or in a large one; these three are stale once the agenda has it */
     PLACE_LISTED = 4,  /* for want of memory: in a list of the wheel's, by `where` */
-    PLACE_AGENDA = 5,  /* in the agenda */
+    PLACE_AGENDA = 5,  /* in the agenda, as the others with a stale place */
     PLACE_LATER = 6,   /* in the list of those that wait for the next pass, by `where` */
     PLACE_SHELF = 7,   /* with the executor; for want of memory in a list, by `where` */
     PLACE_NOTICED = 8, /* its notice came while it was where it cannot be taken out of at once */
@@ -131,8 +131,8 @@ struct hwt_timeout {
      */
     union {
         _Atomic uint64_t where;
-        ck_stack_entry_t spill; /* in a spill */
-        uint32_t batch_length;  /* free, in a depot of the pool */
+        ck_stack_entry_t spilled; /* in a spill: by this */
+        uint32_t batch_length;    /* free, in a depot of the pool */
     };
     /* the one link a timeout is queued by: a notice or a nudge; the list of a stop; free blocks */
     ck_stack_entry_t link;
@@ -146,11 +146,18 @@ struct hwt_timeout {
     _Atomic uint32_t refs;     /* handles, and 1 for the runtime's share (see `withdrawn`) */
     _Atomic uint8_t run;       /* enum timeout_run */
     _Atomic uint8_t withdrawn; /* the runtime's share ended without being taken off `refs` */
-    uint8_t kind;              /* set at submission: enum timeout_kind */
+    uint8_t flags;             /* set at submission: enum timeout_flags */
     uint8_t place;             /* worker: enum timeout_place */
 };
 
 static_assert(sizeof(struct hwt_timeout) == CACHE_LINE, "one timeout, one cache line");
+
+/* The next one of those that are queued by `link`: notices, or what stop hands back. */
+static inline hwt_timeout *timeout_next_linked(const hwt_timeout *timeout)
+{
+    ck_stack_entry_t *next = timeout->link.next;
+    return next ? container_of(next, hwt_timeout, link) : NULL;
+}
 
 static inline unsigned timeout_lane(const hwt_timeout *timeout)
 {

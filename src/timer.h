@@ -42,6 +42,7 @@ static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadl
  *   covered        (wheel.h) deadlines up to here are in the agenda, in order
  *   next_deadline  no deadline that the worker has met is below; lowered before anything is taken
  *                  out of a lane, raised when the next wake-up is planned
+ *   planned        the next wake-up is for this deadline, which may still lie in a lane
  *   wake_before    (park.h) a deadline below is not covered by the planned wake-up
  *   slack          (park.h) a wake-up so much later than `wake_before` is in time: a tick but 1 ns,
  *                  so that all of a tick costs one
@@ -54,14 +55,15 @@ struct worker {
     uint64_t later_earliest;     /* no deadline of these was below when they were put there ... */
     hwt_timeout *later_first;    /* ... and this one had it */
     uint64_t adrift;             /* met, held by nothing: as many notices or nudges are to come */
-    uint64_t pass_limit, passed; /* see above, as the next two */
-    uint64_t now, coarse;
+    uint64_t pass_limit, passed; /* see above, as the next three */
+    uint64_t now, coarse, planned;
     struct pool_return *returns; /* per lane */
     bool reclaiming;             /* stop hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
     hwt_task *escaped;           /* the last task that did not return to its pass */
     struct worker_counters count;
     _Atomic uint64_t next_deadline; /* see above */
+    _Atomic uintptr_t acting;       /* who acts as the worker: for assertions */
 };
 
 /* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for his end (driver.h). */
@@ -89,7 +91,7 @@ struct hwt_timer {
     void *executor;
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
-    uint8_t kind; /* of its timeouts: the clock's bits */
+    uint8_t flags; /* of its timeouts: the clock's bits */
     char thread_name[16];
     pthread_attr_t attr;
     bool has_attr;
@@ -143,6 +145,19 @@ static inline void timer_sign_out(hwt_timer *timer)
 static inline uint64_t timer_reading(const hwt_timer *timer)
 {
     return clock_reading(&timer->clock);
+}
+
+/* This thread acts as the worker from now on. */
+static inline void timer_act(hwt_timer *timer)
+{
+    store_relaxed(&timer->worker.acting, (uintptr_t)&fork_depth); /* each thread has its own */
+}
+
+/* What only the worker does, or whoever acts as the worker. */
+static inline void timer_check_acting(const hwt_timer *timer)
+{
+    hwt_assert(load_relaxed(&timer->worker.acting) == (uintptr_t)&fork_depth);
+    (void)timer;
 }
 
 static inline uint64_t timer_now(const hwt_timer *timer)

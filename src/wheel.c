@@ -10,6 +10,8 @@
 #define SPARSE        BUCKET_INLINE /* timeouts in a slot that is worth splitting */
 #define RESERVE_SPARE 64            /* chunks for what is on its way between buckets */
 
+/* A third kind is a file, and a line here. */
+extern HIDDEN const struct wheel_ops wheel_hierarchical, wheel_hashed;
 static const struct wheel_ops *const kinds[] = {
     [HWT_WHEEL_HIERARCHICAL] = &wheel_hierarchical,
     [HWT_WHEEL_HASHED] = &wheel_hashed,
@@ -230,7 +232,8 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
     }
     any = wheel->ops->expire(wheel, limit, &wheel->due);
     cover(wheel, wheel->current - 1, any);
-    return any || penned <= limit;
+    /* what came down may have gone to the pen, and from there on */
+    return any || penned <= limit || !agenda_is_empty(&wheel->agenda);
 }
 
 /* So does what is due at the tick that is on. */

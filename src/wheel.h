@@ -109,7 +109,7 @@ static inline hwt_timeout *wheel_take_noticed(struct wheel *wheel)
 }
 
 /*
- * The next that is due at `now`, in order, PLACE_ADRIFT; NULL: nothing is. The tick that is not
+ * The next that is due at `now`, in order, its place stale; NULL: nothing is. The tick that is not
  * over yet counts as far as its deadlines are reached, if its slot is sparse, or with `exact`.
  */
 hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact);
@@ -147,7 +147,7 @@ bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest);
 bool wheel_put_beside(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout);
 hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket);
 
-/* Any one, PLACE_ADRIFT, until NULL; those that are noticed are handed back as such. */
+/* Any one, until NULL; those that are noticed are handed back as such. */
 hwt_timeout *wheel_pop(struct wheel *wheel);
 /* Validator of debug builds and tests: counts the timeouts that are not noticed. */
 size_t wheel_check(struct wheel *wheel);
@@ -174,8 +174,6 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
 }
 
 /* ---- for the kinds ---- */
-
-extern HIDDEN const struct wheel_ops wheel_hierarchical, wheel_hashed;
 
 static inline bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket,
                                        hwt_timeout *timeout, uint64_t deadline)

@@ -250,7 +250,8 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots)
     return &w->wheel;
 }
 
-const struct wheel_ops wheel_hashed = {
+HIDDEN const struct wheel_ops wheel_hashed;
+HIDDEN const struct wheel_ops wheel_hashed = {
     .create = create,
     .destroy = destroy,
     .insert = insert,

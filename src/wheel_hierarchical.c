@@ -460,7 +460,8 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots)
     return &w->wheel;
 }
 
-const struct wheel_ops wheel_hierarchical = {
+HIDDEN const struct wheel_ops wheel_hierarchical;
+HIDDEN const struct wheel_ops wheel_hierarchical = {
     .create = create,
     .destroy = destroy,
     .insert = insert,

@@ -19,8 +19,11 @@ HOT bool must_leave(const hwt_timer *timer)
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
 }
 
-/* Up to when this pass may run: its beginning; earlier, if a caller's clock has gone back (G1). */
-static uint64_t pass_limit(hwt_timer *timer)
+/*
+ * Up to when this pass may run: its beginning, or earlier if a caller's clock has gone back (G1).
+ * Reads the clock, if that is to be done for each task.
+ */
+HOT uint64_t pass_limit(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
 
@@ -28,26 +31,24 @@ static uint64_t pass_limit(hwt_timer *timer)
     return unlikely(timer->clock.now != NULL) ? min_u64(w->pass_limit, w->now) : w->pass_limit;
 }
 
-static hwt_timeout *next_due(hwt_timer *timer, bool exact)
-{
-    return wheel_take_due(timer->worker.wheel, pass_limit(timer), exact);
-}
-
 /* Runs a hand of what is due. False: nothing was. */
 static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int *ran)
 {
-    struct worker *w = &timer->worker;
-    hwt_timeout *timeout = next_due(timer, exact);
+    struct wheel *wheel = timer->worker.wheel;
+    hwt_timeout *timeout = wheel_take_due(wheel, pass_limit(timer), exact);
 
     if (!timeout)
         return false;
     run_read_now(timer);
     for (unsigned i = 0; i < PREFETCH_AHEAD; i++)
-        wheel_prefetch_due(w->wheel, i);
+        wheel_prefetch_due(wheel, i);
     for (unsigned i = 1;; i++) {
-        wheel_prefetch_due(w->wheel, PREFETCH_AHEAD);
+        wheel_prefetch_due(wheel, PREFETCH_AHEAD);
         *ran += run_due(timer, timeout, frame);
-        if (i == HAND || must_leave(timer) || (timeout = next_due(timer, exact)) == NULL)
+        if (i == HAND || must_leave(timer))
+            return true;
+        timeout = wheel_take_due(wheel, pass_limit(timer), exact);
+        if (!timeout)
             return true;
     }
 }
@@ -57,6 +58,7 @@ static void begin_pass(hwt_timer *timer)
     struct worker *w = &timer->worker;
     uint64_t now = timer_now(timer);
 
+    timer_check_acting(timer);
     hwt_assert(w->pass_limit == 0);
     intake(timer, now);
     file_later_ones(timer);
@@ -170,12 +172,12 @@ static uint64_t cover(const hwt_timer *timer, uint64_t next)
 bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
 {
     struct worker *w = &timer->worker;
-    uint64_t next = min_u64(wheel_next_call(w->wheel), lanes_earliest(timer));
+    uint64_t met = min_u64(wheel_next_call(w->wheel), file_later_earliest(timer));
 
-    if (w->later)
-        next = min_u64(next, w->later_earliest);
-    store_seq(&w->next_deadline, next);
-    *wake_before = cover(timer, next);
+    timer_check_acting(timer);
+    store_seq(&w->next_deadline, met);
+    w->planned = min_u64(met, lanes_earliest(timer));
+    *wake_before = cover(timer, w->planned);
     park_publish(&timer->park, *wake_before);
     if (!is_urgent(timer, *wake_before))
         return true;
@@ -190,7 +192,7 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
 static uint64_t wake_up_time(const hwt_timer *timer, uint64_t wake_before)
 {
     const struct worker *w = &timer->worker;
-    uint64_t next = load_relaxed(&w->next_deadline);
+    uint64_t next = w->planned;
 
     if (next < DEADLINE_NEVER && next > w->passed &&
         (next - w->passed) / QUIET_TICKS >= timer->tick_ns && wheel_is_sparse(w->wheel, next))
@@ -244,6 +246,7 @@ void *worker_main(void *argument)
     struct guard guard GUARDED = {.leave = leave_work, .what = timer};
 
     run_worker_of = timer;
+    timer_act(timer);
     platform_name_worker(timer->thread_name);
     guard_begin(&guard);
     work(timer);

@@ -65,12 +65,25 @@ awk '$1 != "" && $1 != "other" { if (!($1 in cost)) order[++n] = $1; cost[$1] = 
      END { for (i = 1; i <= n; i++) printf "%s %.1f\n", order[i], cost[order[i]] }' \
     "$work/dumps" >"$work/measured"
 
+# What a line says behind its number is why it rose last: it is kept.
 if [ "${1-}" = --update ]; then
     {
-        echo "# Instructions per operation, at most; written by test/check/instructions.sh --update"
+        echo "# Instructions per operation, at most, and why they rose last; written by"
+        echo "# test/check/instructions.sh --update"
         echo "compiler: $compiler"
-        awk '{ printf "%-20s %.1f\n", $1, $2 * 1.05 }' "$work/measured"
-    } >"$bounds"
+        awk -v bounds="$bounds" '
+            BEGIN {
+                while ((getline line < bounds) > 0) {
+                    name = line
+                    sub(/ .*/, "", name)
+                    if (sub(/^[^ ]+ +[0-9.]+ +/, "", line))
+                        why[name] = "  " line
+                }
+            }
+            { printf "%-20s %.1f%s\n", $1, $2 * 1.05, why[$1] }' "$work/measured" >"$work/bounds"
+        cat "$work/bounds"
+    } >"$work/new"
+    cp "$work/new" "$bounds"
 fi
 
 awk -v bounds="$bounds" '

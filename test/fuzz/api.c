@@ -48,20 +48,6 @@ static void move_clock(void)
     now_ns += step < UINT64_C(1) << 52 ? step : tick_ns;
 }
 
-static void check_next(void)
-{
-    uint64_t next = hwt_timer_next_deadline(timer), first = UINT64_MAX;
-
-    for (int i = 0; i < MODELS; i++)
-        if (models[i].pending && models[i].deadline < first)
-            first = models[i].deadline;
-    if (!is_never(first))
-        STRESS_CHECK(next == first || (first <= now_ns && next <= now_ns),
-                     "next %" PRIu64 ", first %" PRIu64, next, first);
-    if (model_pending() == 0)
-        STRESS_CHECK(next == UINT64_MAX, "nothing is pending, next %" PRIu64, next);
-}
-
 static void check_ledger(void)
 {
     hwt_stats s = stress_stats(timer);

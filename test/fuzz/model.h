@@ -20,6 +20,7 @@ enum script {
     DO_REARM,
     DO_CANCEL_SELF,
     DO_FORBIDDEN,
+    DO_LOOK_AHEAD,
     SCRIPTS
 };
 
@@ -131,6 +132,7 @@ static void model_cancelled(struct model *m)
 static void submit(uint64_t delay, bool plain);
 static void cancel(struct model *m, bool sync);
 static void move(struct model *m, uint64_t delay, bool at);
+static void check_next(void);
 
 static void hook(hwt_timeout *timeout, void *arg)
 {
@@ -186,6 +188,10 @@ static void play_script(struct model *m)
     case DO_REARM: rearm(m); break;
     case DO_CANCEL_SELF: cancel(m, false); break;
     case DO_FORBIDDEN: try_forbidden(m->timeout); break;
+    case DO_LOOK_AHEAD:
+        if (m->period == 0 || m->mode != HWT_FIXED_RATE_SKIP) /* see settle_skip */
+            check_next();
+        break;
     default: break;
     }
 }
@@ -213,6 +219,24 @@ static void settle_skip(struct model *m)
     if (m->period > 0 && m->mode == HWT_FIXED_RATE_SKIP && deadline == now_ns &&
         m->deadline == now_ns + m->period)
         m->deadline = deadline;
+}
+
+/* Exact, in a task too; but what is due now may be said to be due at any time before. */
+static void check_next(void)
+{
+    uint64_t next = hwt_timer_next_deadline(timer), first = UINT64_MAX;
+
+    for (int i = 0; i < MODELS; i++) {
+        if (models[i].pending && !models[i].running)
+            settle_skip(&models[i]);
+        if (models[i].pending && models[i].deadline < first)
+            first = models[i].deadline;
+    }
+    if (!is_never(first))
+        STRESS_CHECK(next == first || (first <= now_ns && next <= now_ns),
+                     "next %" PRIu64 ", first %" PRIu64, next, first);
+    if (model_pending() == 0)
+        STRESS_CHECK(next == UINT64_MAX, "nothing is pending, next %" PRIu64, next);
 }
 
 static bool runs_before(const struct model *a, const struct model *b)

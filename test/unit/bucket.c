@@ -278,16 +278,10 @@ Test(bucket, random_steps)
 
 /* ---- holes (G6) ---- */
 
-/*
- * Chunks stay in proportion to what is live, whatever was removed; but the last one, which is being
- * filled, may be a large one already.
- */
+/* Chunks stay in proportion to what is live, whatever was removed. */
 static void check_density(const struct rack *r)
 {
     size_t taken = room_taken(&r->bucket);
-
-    if (taken > 0 && chunk_is_large(chunk_of(r->bucket.ring.prev)))
-        taken -= CHUNK_SPLIT;
 
     cr_assert_leq(taken, BUCKET_CHUNKS_FOR(r->count), "%zu small ones for %zu", taken, r->count);
 }
@@ -463,6 +457,18 @@ Test(bucket, few_in_large_ones_and_five_elsewhere)
     for (size_t i = 0; i < wide * (WIDE - LEFT); i++)
         cr_assert(try_add_to(s.r, &s.bucket[next + i / 5], i));
     shelves_close(&s);
+}
+
+/* So many in each bucket, whatever the number: the worst is that which needs one more chunk. */
+Test(bucket, as_many_in_each)
+{
+    for (size_t each = 1; each < 200; each++) {
+        struct shelves s = shelves_open(MANY / each, MANY / each * each);
+        for (size_t i = 0; i < MANY / each * each; i++)
+            cr_assert(try_add_to(s.r, &s.bucket[i % s.buckets], i));
+        cr_assert_eq(requests, 0, "%zu in each", each);
+        shelves_close(&s);
+    }
 }
 
 /* Any crowd of at most so many, wherever it lies and however it changes. */
@@ -795,5 +801,36 @@ Test(bucket, the_store_uses_what_it_has)
     memory_is_short = false;
     for (size_t i = 0; i < COUNT_OF(taken); i++)
         cr_assert_not_null(chunk_take(&r->store, i % 2));
+    rack_close(r);
+}
+
+/* B2 waits for small ones: until then the large one stays, and nothing is lost. */
+Test(bucket, shrinks_when_there_are_small_ones)
+{
+    struct rack *r = rack_open();
+    struct chunk *hoard[1000], *last;
+    size_t held = 0;
+
+    fill(r, 70);
+    for (size_t i = 0; i < 40; i++)
+        take_out(r, i);
+    cr_assert(chunk_is_large(chunk_of(r->bucket.ring.next)));
+    memory_is_short = true;
+    while (held < COUNT_OF(hoard) && (last = chunk_take(&r->store, false)) != NULL)
+        hoard[held++] = last;
+    for (size_t i = 40; i < 56; i++)
+        take_out(r, i);
+    cr_assert_eq(room_taken(&r->bucket), CHUNK_SPLIT, "14, and no small one is free");
+    chunk_give(&r->store, hoard[--held]);
+    take_out(r, 56);
+    cr_assert_eq(room_taken(&r->bucket), CHUNK_SPLIT, "13 need two small ones");
+    check(r);
+    chunk_give(&r->store, hoard[--held]);
+    chunk_give(&r->store, hoard[--held]);
+    take_out(r, 57);
+    check(r);
+    check_density(r);
+    cr_assert_lt(room_taken(&r->bucket), CHUNK_SPLIT);
+    memory_is_short = false;
     rack_close(r);
 }

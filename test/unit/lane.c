@@ -417,7 +417,7 @@ Test(lane, notices_come_in_a_chain)
         lane_notify(lane, &node[i]);
     cr_assert(lane_has_mail(lane));
     for (hwt_timeout *timeout = lane_take_notices(lane); timeout;
-         timeout = lane_next_notice(timeout))
+         timeout = timeout_next_linked(timeout))
         count += 1u << (timeout - node) * 4;
     cr_assert_eq(count, 0x111, "each once");
     cr_assert_not(lane_has_mail(lane));

@@ -225,13 +225,16 @@ WHEEL_TEST(wheel_edges, overdue_can_be_removed)
 static void remove_while_running(hwt_wheel_kind kind,
                                  void (*remove)(struct oracle *, hwt_timeout *))
 {
+    hwt_timeout *first;
     struct oracle o;
 
     oracle_open(&o, kind, TICK, 64, 0, 200);
     while (o.spares)
         oracle_insert(&o, TICK);
     o.now = TICK;
-    oracle_forget(&o, wheel_take_due(o.wheel, TICK, false));
+    first = wheel_take_due(o.wheel, TICK, false);
+    first->place = PLACE_ADRIFT;
+    oracle_forget(&o, first);
     for (unsigned i = 0; i < 200; i += 2) {
         if (o.node[i].place != PLACE_ADRIFT)
             remove(&o, &o.node[i]);
@@ -264,6 +267,23 @@ WHEEL_TEST(wheel_edges, a_nudge_on_its_way_delays_nobody)
     cr_assert_eq(oracle_advance(&o, 5 * TICK, false), 1, "G4");
     oracle_take_nudge(&o);
     cr_assert_eq(oracle_advance(&o, 5 * TICK, false), 1);
+    oracle_close(&o);
+}
+
+/* Whoever had the earliest deadline is remembered only as long as the wheel files it. */
+WHEEL_TEST(wheel_edges, the_earliest_comes_down_with_its_nudge_on_the_way)
+{
+    hwt_timeout *timeout;
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 4, 20 * TICK, 3);
+    timeout = oracle_insert(&o, 120 * TICK);
+    cr_assert_eq(wheel_earliest_exact(o.wheel), 120 * TICK);
+    oracle_move_earlier(&o, timeout, 1);
+    cr_assert_eq(oracle_advance(&o, 120 * TICK, false), 0);
+    cr_assert_neq(o.wheel->witness, timeout, "its block may be freed by now");
+    oracle_take_nudge(&o);
+    cr_assert_eq(oracle_advance(&o, 120 * TICK, false), 1);
     oracle_close(&o);
 }
 

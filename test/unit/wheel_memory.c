@@ -42,7 +42,7 @@ static void start(void)
     have_memory();
 }
 
-TestSuite(wheel_memory, .init = start);
+TestSuite(wheel_memory, .init = start, .fini = have_memory);
 
 /* ---- random walks ---- */
 
@@ -198,6 +198,38 @@ WHEEL_TEST(wheel_memory, removal_from_the_pen)
     for (unsigned i = 0; i < CROWD; i += 2)
         oracle_remove(&o, &o.node[i]);
     oracle_check_exact(&o);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+/* More than the agenda sorts at a time lie in its lists: there too they are found, and in order. */
+WHEEL_TEST(wheel_memory, a_tick_larger_than_the_front)
+{
+    struct oracle o;
+    uint64_t random = test_seed("wheel_memory");
+
+    oracle_open(&o, wheel, TICK, 64, 0, 4000);
+    forget_free_chunks(o.wheel);
+    memory_is_short = true;
+    while (o.spares)
+        oracle_insert(&o, 4 * TICK + 1 + test_random_below(&random, TICK));
+    oracle_advance(&o, 4 * TICK + TICK / 8, true);
+    while (o.count > 500) {
+        hwt_timeout *timeout = o.sorted[test_random_below(&random, o.count)];
+        switch (test_random_below(&random, 4)) {
+        case 0: oracle_remove(&o, timeout); break;
+        case 1: oracle_remove_over(&o, timeout); break;
+        case 2: oracle_move_later(&o, timeout, oracle_deadline(timeout) + 100); break;
+        default:
+            oracle_move_earlier(&o, timeout, oracle_deadline(timeout) - 100);
+            oracle_take_nudge(&o);
+            break;
+        }
+        oracle_check_count(&o);
+        if (o.count % 100 == 0)
+            oracle_advance(&o, o.now + 1000, true);
+    }
+    oracle_advance(&o, 6 * TICK, false);
     oracle_drain(&o);
     oracle_close(&o);
 }

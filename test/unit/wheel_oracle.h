@@ -167,7 +167,6 @@ static inline void oracle_take_noticed(struct oracle *o)
 static inline void oracle_remove_over(struct oracle *o, hwt_timeout *timeout)
 {
     if (wheel_remove_over(o->wheel, timeout)) {
-        cr_assert_eq(timeout->place, PLACE_ADRIFT);
         oracle_forget(o, timeout);
         return;
     }
@@ -228,7 +227,8 @@ static inline size_t oracle_run_due(struct oracle *o, bool exact)
 
     while ((timeout = wheel_take_due(o->wheel, o->now, exact)) != NULL) {
         uint64_t tick = wheel_tick_of(o->wheel, oracle_deadline(timeout));
-        cr_assert_eq(timeout->place, PLACE_ADRIFT);
+        cr_assert_not(bucket_holds(timeout));
+        timeout->place = PLACE_ADRIFT; /* for what follows here: the wheel leaves it stale */
         if (word_code(load_relaxed(&timeout->word)) == WORD_NUDGED) {
             o->nudged_filed--;
             continue;
@@ -312,7 +312,8 @@ static inline void oracle_drain(struct oracle *o)
             o->spare[o->spares++] = timeout;
             continue;
         }
-        cr_assert_eq(timeout->place, PLACE_ADRIFT);
+        cr_assert_not(bucket_holds(timeout));
+        timeout->place = PLACE_ADRIFT; /* for what follows here: the wheel leaves it stale */
         oracle_forget(o, timeout);
     }
     cr_assert_eq(o->count, 0, "lost (G2)");

@@ -82,7 +82,7 @@ Test(word, cancel_once)
 
 Test(word, cancel_periodic)
 {
-    subject.kind = KIND_EXTENDED | KIND_PERIODIC;
+    subject.flags = FLAG_EXTENDED | FLAG_PERIODIC;
     CHECK_ROW(cancel, {[WORD_PENDING] = {CANCEL_PENDING, TO(WORD_CANCELLED), 0},
                        [WORD_NUDGED] = {CANCEL_NUDGED, TO(WORD_CANCELLED), 0},
                        [WORD_DISPATCHED] = {CANCEL_PENDING, TO(WORD_CANCELLED), 0},
@@ -261,7 +261,7 @@ Test(word, finish_once)
 /* A periodic one goes on by itself, unless its task gave another deadline. */
 Test(word, finish_periodic)
 {
-    subject.kind = KIND_EXTENDED | KIND_PERIODIC;
+    subject.flags = FLAG_EXTENDED | FLAG_PERIODIC;
     CHECK_ROW(finish, {[WORD_RUNNING] = {FINISH_AGAIN, TO(WORD_PENDING), DEADLINE + 70},
                        [WORD_REARMED] = {FINISH_AGAIN, TO(WORD_PENDING), 0},
                        [WORD_LAST] = {FINISH_EXPIRED, TO(WORD_EXPIRED), 0},
