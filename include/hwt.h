@@ -10,30 +10,32 @@
  *   Every duration, delay and deadline is a uint64_t count of nanoseconds on the timer's own clock.
  *   What can fail returns 0 (or a count) or a negative errno. On an error nothing has changed and
  *   output arguments are untouched. Nothing here prints, aborts or changes errno on success.
+ *   NULL for a timer or a handle does no harm: -EINVAL, or false, 0 and the like.
  *   A size or enum field left 0, and a tick_ns of 0, mean the default.
  *   "Any thread" includes tasks and hooks, on the worker too, and the destructors of a thread's own
- *   data. No call may be made from a signal handler. No call is a cancellation point: a thread that
- *   is cancelled while it waits here is so when the call has returned (a callback of yours may be
- *   one, except a hook that stop or destroy runs).
+ *   data, but no signal handler. "On the worker" is in hwt_timer_advance if the caller drives.
+ *   No call is a cancellation point: a thread that is cancelled while it waits here is so when the
+ *   call has returned (a callback of yours may be one, except a hook that stop or destroy runs).
  *
  * Which calls may run at the same time (row against column, on the same timer):
  *
- *                          schedule  cancel,    advance  stop   destroy
- *                                    reschedule
- *   schedule, pending, stats   yes     yes        yes     yes     NO
- *   cancel, reschedule, state  yes     yes        yes     yes     yes (a)
- *   advance, next_deadline     yes     yes        yes (b) yes     NO
- *   stop                       yes     yes        yes     yes (c) NO
- *   destroy                    NO      yes (a)    NO      NO      NO
+ *                                           schedule  cancel,     advance,       stop     destroy
+ *                                                     reschedule  next_deadline
+ *   schedule, start, fd, pending, stats       yes       yes         yes          yes      NO
+ *   cancel, cancel_sync, reschedule, state    yes       yes         yes          yes      yes (a)
+ *   advance, next_deadline                    yes       yes         yes (b)      yes      NO
+ *   stop                                      yes       yes         yes          yes (c)  NO
+ *   destroy                                   NO        yes (a)     NO           NO       NO
  *
+ *   What is not named goes with stats if it takes a timer, with state if it takes a handle.
  *   (a) With a handle that holds a reference, before, during and after destroy (G9). The one
  *       exception: with a clock of the caller's, hwt_timeout_reschedule reads that clock, so the
  *       clock and the timer must still be there; hwt_timeout_reschedule_at needs neither.
- *   (b) A second advance gets -EBUSY; advance waits for a next_deadline that is on.
+ *   (b) A second advance gets -EBUSY. Advance waits for a next_deadline, which waits for nobody.
  *   (c) The later one waits for the first, and is handed back nothing.
  *   A fork may happen beside any of them, and inside a callback. In the child the parent's timers
- *   are dead (G12): a call that is still on, because a callback of it has forked and returned, says
- *   -ECHILD like all later ones. Fork handlers (pthread_atfork) may create, use and destroy timers.
+ *   are dead (G12): calls say -ECHILD, or false; so does an advance, stop or submission that is on
+ *   when a callback of it forks. Fork handlers may create, use and destroy timers.
  *   hwt_timeout_unref needs a reference that nobody else drops; everything else on one handle may
  *   be called by several threads at once. An hwt_unprocessed list belongs to one thread at a time.
  *
@@ -85,8 +87,8 @@ typedef struct hwt_timeout hwt_timeout;
  *   wait for its own timer: where that would deadlock it gets -EDEADLK;
  *   end the worker's thread (pthread_exit, pthread_cancel): that was its last run, `log` is told,
  *     submissions fail with -EOWNERDEAD, nothing runs any more, and stop hands back what had not;
- *   throw an exception on the worker: as on any thread, the process ends by std::terminate; `log`
- *     is told whose it was;
+ *   throw an exception on the worker's thread: as on any, the process ends by std::terminate;
+ *     `log` is told whose it was;
  *   leave by longjmp.
  * Out of hwt_timer_advance, of stop and destroy (a hook), or to an executor, a C++ exception may
  * pass, and a thread may be ended there: the timer stays whole. That was the last run of the
@@ -111,26 +113,28 @@ typedef enum hwt_drive {
  * points to but `clock`, `executor` and `log_arg` is copied.
  */
 typedef struct hwt_config {
-    size_t struct_size;       /* set by hwt_config_init */
-    uint64_t tick_ns;         /* granularity of expiry; default 1 ms; at least 1 us. A finer
-                                       tick costs nothing while nothing is due */
-    uint32_t ticks_per_wheel; /* slots per level; default 512; rounded up to a power of two;
-                                       at most 2^20. The lowest level of a hierarchical wheel has
-                                       more where that saves cascades */
+    size_t struct_size; /* set by hwt_config_init */
+    /* Granularity of wake-ups; default 1 ms; at least 1 us. A fine one costs nothing when idle. */
+    uint64_t tick_ns;
+    /* Slots per level, the lowest may have more; default 512; rounded up to 2^n; at most 2^20. */
+    uint32_t ticks_per_wheel;
     hwt_wheel_kind wheel;
     uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
-    size_t reserve;       /* timeouts allocated up front: this many can be pending without
-                                       malloc (those with a hook or a period count twice). Free
-                                       timeouts are shared by the timers of a process */
+    /*
+     * Timeouts allocated up front: this many can be pending without malloc (those with a hook or a
+     * period count twice). Free timeouts are shared by the timers of a process.
+     */
+    size_t reserve;
     hwt_drive drive;
-    clockid_t clock_id;           /* CLOCK_MONOTONIC (default, and what 0 means: the wall clock is
-                                       not offered) or CLOCK_BOOTTIME, which counts suspend too */
-    uint64_t (*now)(void *clock); /* a clock of the caller's, read by any thread that schedules;
-                                         it returns, and does not throw; only with
-                                         HWT_DRIVE_CALLER. Deadlines have 61 bits, and
-                                         the last means never: a reading of 2^61 - 2 ns or more
-                                         counts as that, and makes due all but what is never due */
-    void *clock;                  /* its argument */
+    /* CLOCK_MONOTONIC (default, and what 0 means), or CLOCK_BOOTTIME, which counts suspend too. */
+    clockid_t clock_id;
+    /*
+     * A clock of the caller's, read by any thread that schedules; it returns, and does not throw;
+     * only with HWT_DRIVE_CALLER. Deadlines have 61 bits, and the last means never: a reading of
+     * 2^61 - 2 ns or more counts as that, and makes due all but what is never due.
+     */
+    uint64_t (*now)(void *clock);
+    void *clock; /* its argument */
     /*
      * Where tasks run; NULL: on the worker. Called on the worker; it must see to it that run(job)
      * is called once, soon, on any thread, and return 0; anything else is a refusal, which ends
@@ -144,7 +148,8 @@ typedef struct hwt_config {
     const pthread_attr_t *thread_attr; /* affinity, scheduling, stack of the worker; copied */
     /*
      * Warnings: a slow task, one that ended the worker's thread or threw on it, more than 64 timers
-     * at once. Called on the worker or in create.
+     * at once, handles that nobody dropped (debug builds). Called on the thread that ran the task,
+     * in create or in destroy, under no lock; it returns, too.
      */
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
@@ -190,9 +195,8 @@ bool hwt_timer_is_stopped(const hwt_timer *timer);
 int hwt_timer_destroy(hwt_timer *timer);
 
 /*
- * Timeouts that were accepted and have not ended. Exact while nothing changes. It adds up counters
- * that lie with each CPU, in some 10 us per CPU that schedules: for monitoring, not for every call.
- * Any thread.
+ * Timeouts that were accepted and have not ended. Exact while nothing changes. It takes some 10 us
+ * per CPU that schedules: for monitoring, not for every call. Any thread.
  */
 uint64_t hwt_timer_pending(const hwt_timer *timer);
 
@@ -212,9 +216,8 @@ typedef struct hwt_unprocessed {
  * with stop either fails or is handed back (G8). With an executor, this waits for tasks that are
  * running there, not for those that still wait. Follows Netty's HashedWheelTimer.stop.
  *
- * 0; a second stop waits for the first and gets an empty list; -EINVAL for NULL; -EDEADLK from one
- * of its own tasks, or a destructor on the worker's thread; -ECHILD in a forked child. Any other
- * thread.
+ * 0; a second stop waits for the first and gets an empty list; -EDEADLK from one of its own tasks,
+ * or a destructor on the worker's thread; -ECHILD in a forked child. Any other thread.
  */
 int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
 
@@ -226,11 +229,13 @@ hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);
 /*
  * Runs task(timeout, arg) once, on the worker or the executor, when the timer's clock has reached
  * now + delay_ns, and within a tick of it if the worker is free (G1, G4). What is due runs in the
- * order of deadlines, to the nanosecond; of one thread's with the same deadline, in the order in
- * which they were submitted (G15). Too large a delay means never. With `timeout` not NULL, *timeout is a handle whose reference the caller drops with
+ * order of deadlines, to the nanosecond; of what one thread has submitted for the same deadline,
+ * the first comes first (G15). Too large a delay means never. This thread does not run it before
+ * this has returned (G11). Any thread, without a lock (G7).
+ *
+ * With `timeout` not NULL, *timeout is a handle whose reference the caller drops with
  * hwt_timeout_unref, whatever becomes of the timeout; it is stored before the task can run. With
  * NULL there is nothing to drop.
- * Never called before return on the calling thread (G11). Any thread, without a lock (G7).
  *
  * 0; -EINVAL: no timer or task; -ESHUTDOWN once stop began; -ENOBUFS at max_pending; -ENOMEM;
  * -EOWNERDEAD after a task has ended the worker's thread; -ECHILD in a forked child;
@@ -288,18 +293,19 @@ typedef enum hwt_state {
 /*
  * True: this call ended it, its task will not start (a periodic or re-armed one: not again), and
  * its place under max_pending is free. False: it was running for the last time, or had ended.
- * Whatever it returns, no run starts after it. It does not wait for a run that is on. NULL: false.
+ * Whatever it returns, no run starts after it. It does not wait for a run that is on.
  */
 bool hwt_timeout_cancel(hwt_timeout *timeout);
 
 /*
  * The same, and waits until neither its task nor, after it, its hook is running: on return it never
- * will again, and what the task uses can be freed. As Linux's timer_shutdown_sync. Do not hold a
- * lock that the task takes. A hook that another thread's hwt_timeout_cancel is calling just now, on
- * that thread, is not waited for: then this returns 0, and that thread has won.
+ * will again, and what the task uses can be freed. As Linux's timer_shutdown_sync. Hold no lock
+ * that the task takes, and let no two tasks wait for each other. A hook that another thread's
+ * hwt_timeout_cancel is calling just now, on that thread, is not waited for: then this returns 0,
+ * and that thread has won.
  *
- * 1 as for true above, 0 as for false; -EDEADLK from inside that very task; -EINVAL for NULL;
- * -ECHILD in a forked child.
+ * 1 as for true above, 0 as for false; -EDEADLK from inside that very task; -ECHILD in a forked
+ * child.
  */
 int hwt_timeout_cancel_sync(hwt_timeout *timeout);
 
@@ -308,7 +314,7 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
  * cancelled, or is due and with the executor. Inside its own task: re-arms it for another run;
  * false, if its place under max_pending has been taken meanwhile. From another thread while it
  * runs: false. A periodic one goes on from the new deadline: its phase moves along. Moving it
- * later, on every packet say, is one compare-and-swap and wakes nobody. NULL: false.
+ * later, on every packet say, is one compare-and-swap and wakes nobody.
  */
 bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns);
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns);
@@ -332,9 +338,9 @@ void hwt_timeout_unref(hwt_timeout *timeout);
 /* ---- driving it oneself, and event loops: HWT_DRIVE_CALLER ---- */
 
 /*
- * Runs on this thread every task whose deadline has been reached, in order (G15), and returns how
- * many. What these tasks submit for now runs in the next call (G11); periodic ones catch up within
- * this one. Any thread, one at a time.
+ * Runs on this thread, or hands to the executor, every task whose deadline has been reached, in
+ * order (G15), and returns how many. What these tasks submit for now runs in the next call (G11);
+ * periodic ones catch up within this one. Any thread, one at a time.
  *
  * -EINVAL on a worker-driven timer; -EDEADLK from inside one of its tasks; -EBUSY while another
  * thread is in it; -ESHUTDOWN once stopped; -ECHILD in a forked child, that of a task included.
@@ -343,11 +349,12 @@ int hwt_timer_advance(hwt_timer *timer);
 
 /*
  * When hwt_timer_advance next has something to run, in nanoseconds on the timer's clock;
- * UINT64_MAX: nothing pending. Exact for a timer that the caller drives, inside a task of its too:
- * what is due now is now or earlier, and the task's own next run counts. While another thread is in
- * advance, and for a worker-driven timer, it is a lower bound: never later than a deadline that a
- * call which has returned has set, and UINT64_MAX only when nothing is pending. It costs next to
- * nothing while nothing changes, whatever is pending. Any thread.
+ * UINT64_MAX: nothing pending, or nothing that is ever due. Exact for a timer that the caller
+ * drives, inside a task of its too: what is due now is now or earlier, and the task's own next run
+ * counts. While another thread is in advance, and for a worker-driven timer, it is a lower bound:
+ * never later than a deadline that a call which has returned has set. What is with the executor
+ * counts again when it comes back from there. It costs next to nothing while nothing changes,
+ * whatever is pending. Any thread.
  */
 uint64_t hwt_timer_next_deadline(hwt_timer *timer);
 
@@ -367,10 +374,10 @@ int hwt_timer_fd(hwt_timer *timer);
 /* ---- looking inside ---- */
 
 typedef struct hwt_stats {
-    size_t struct_size; /* set by hwt_stats_init */
-    uint64_t scheduled; /* accepted by new_timeout and schedule */
-    uint64_t expired;   /* ended by having run for the last time (counted as that run starts) */
-    uint64_t cancelled;
+    size_t struct_size;   /* set by hwt_stats_init */
+    uint64_t scheduled;   /* accepted by new_timeout and schedule */
+    uint64_t expired;     /* ended by having run for the last time (counted as that run starts) */
+    uint64_t cancelled;   /* by a call, or because the executor refused it */
     uint64_t unprocessed; /* ended by stop */
     uint64_t rejected;    /* refused at max_pending, or by the executor */
     uint64_t pending;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The agenda: what has come due, and the rest of the tick that is on, in the order in which it is to
- * run (G15): by deadline to the nanosecond, equal ones by their stamps. A wheel tells ticks apart,
- * the agenda the timeouts within one, at a wheel's cost: nothing is compared with more than its
- * neighbours.
+ * The agenda: what has come due, and the rest of the tick that is on, in the order in which it is
+ * to run (G15): by deadline to the nanosecond, equal ones by their stamps. A wheel tells ticks
+ * apart, the agenda the timeouts within one, at a wheel's cost: nothing is compared with more than
+ * its neighbours.
  *
- * At its head lies the front, a sorted array of up to AGENDA_FRONT entries. A tick with no more goes
- * there at once: a distribution by the keys of the slots (bucket.h), then by insertion. What does
- * not fit waits in parts, unsorted: a radix heap. The rank of an entry is its deadline and its stamp
- * as one number of 21 digits (64 each). An entry lies at the level of the highest digit in which its
- * rank differs from `last`, a lower bound of all that waits, in the part of that digit's value. So
- * the lowest part in use holds the lowest ranks; when the front is empty, that part goes into it, or
- * is distributed over the levels below if it is too large. Only where the key cannot tell (equal
- * deadlines, ticks of more than 4 ms) are the timeouts themselves touched.
+ * At its head lies the front, a sorted array of up to AGENDA_FRONT entries. A tick with no more
+ * goes there at once: a distribution by the keys of the slots (bucket.h), then by insertion. What
+ * does not fit waits in parts, unsorted: a radix heap. The rank of an entry is its deadline and its
+ * stamp as one number of 21 digits (64 each). An entry lies at the level of the highest digit in
+ * which its rank differs from `last`, a lower bound of all that waits, in the part of that digit's
+ * value. So the lowest part in use holds the lowest ranks; when the front is empty, that part goes
+ * into it, or is distributed over the levels below if it is too large. Only where the key cannot
+ * tell (equal deadlines, ticks of more than 4 ms) are the timeouts themselves touched.
  *
  *   A1 the front is sorted, and holds all ranks below `bound`; no part holds a lower one, but for
  *      timeouts that were moved: a key, like a deadline of the wheel, is a lower bound.
  *   A2 `last` is not above the rank of anything in a part.
  *
  * Of a tick with more than fit into the front, the lowest are skimmed off into it, and the rest is
- * spread over the parts only when they have run. If all are of one deadline (a tie), would have to be touched as
- * a whole before the first can run. It stays in its chunks instead, which know a lower bound of
- * their stamps, and is opened from the lowest on, as far as needed.
+ * spread over the parts only when they have run. A tie, a tick all of one deadline, would have to
+ * be touched as a whole before the first of it could run. It stays in its chunks instead, which
+ * know a lower bound of their stamps, and is opened from the lowest on, as far as needed.
  *
  * It needs no memory to go on: without a chunk for a part, a timeout is listed there.
  *

@@ -124,7 +124,7 @@ static uint64_t estimate(const hwt_timer *timer)
     return earliest == UINT64_MAX || any_pending(timer) ? earliest : UINT64_MAX;
 }
 
-/* Exactly; by whoever drives. */
+/* Exactly; by whoever drives, in a task too: then that one's next run counts. */
 static uint64_t look_ahead(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
@@ -132,6 +132,7 @@ static uint64_t look_ahead(hwt_timer *timer)
 
     intake(timer, DEADLINE_NEVER);
     earliest = min_u64(wheel_earliest_exact(w->wheel), file_later_earliest(timer));
+    earliest = min_u64(earliest, run_next_of_current(timer));
     store_seq(&w->next_deadline, earliest);
     return earliest;
 }
@@ -143,7 +144,7 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
     if (!timer || !timer_is_ours_now(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING)
         return UINT64_MAX;
     if (drives_here(timer)) {
-        earliest = min_u64(look_ahead(timer), run_next_of_current(timer));
+        earliest = look_ahead(timer);
     } else if (timer->drive == HWT_DRIVE_CALLER && driver_begin(timer, DRIVER_LOOKS)) {
         if (load_acquire(&timer->phase) < PHASE_STOPPING) {
             earliest = look_ahead(timer);

@@ -28,8 +28,8 @@ static inline struct entry entry_of(hwt_timeout *timeout)
 void entries_sort(struct entry *entry, unsigned count, struct entry *spare);
 
 /*
- * Of packed timeouts, whose keys are mostly within `range` of `from`, into sorted entries. They come
- * as bucket_take hands them out, the last that was filed first; their lines are on their way.
+ * Of packed timeouts, whose keys are mostly within `range` of `from`, into sorted entries. They
+ * come as bucket_take hands them out, the last that was filed first; their lines are on their way.
  */
 void entries_sort_packed(const uint64_t *packed, unsigned count, uint64_t from, uint64_t range,
                          struct entry *entry, struct entry *spare, uint64_t *spare_packed);

@@ -34,8 +34,8 @@ void file_noticed(hwt_timer *timer, hwt_timeout *timeout);
 /* The runtime's share of it is over. */
 void file_bury(hwt_timer *timer, hwt_timeout *timeout);
 /*
- * What was buried goes back to the pool, where there are at least so many of a lane; fewer can wait:
- * small batches make the depot's next users wait for memory.
+ * What was buried goes back to the pool, where there are at least so many of a lane; fewer can
+ * wait: small batches make the depot's next users wait for memory.
  */
 #define FILE_WORTH_RETURNING 8
 void file_flush_returns(hwt_timer *timer, uint32_t least);

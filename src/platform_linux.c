@@ -133,7 +133,8 @@ void platform_bell_ring(int bell)
     const uint64_t once = 1;
     int saved = errno;
 
-    while (write(bell, &once, sizeof once) < 0 && errno == EINTR) /* full: it rings already */
+    /* full: it rings already; not by write, which is a cancellation point */
+    while (syscall(SYS_write, bell, &once, sizeof once) < 0 && errno == EINTR)
         continue;
     errno = saved;
 }

@@ -27,7 +27,7 @@
  * before he gave it away comes before the claim, the claim before the pages go, and the reopening
  * (release) before the next carving (acquire). Too late is only who has read `first` and now reads
  * that block's word: it is atomic wherever it is used, its address stays readable, and his
- * compare-and-swap fails by the tag. model_slab.cc holds all of this.
+ * compare-and-swap fails by the tag. test/model/slab.cc holds all of this.
  */
 #ifndef HWT_SLAB_H
 #define HWT_SLAB_H

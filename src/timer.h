@@ -36,8 +36,8 @@ static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadl
  * Its times, all on the timer's clock:
  *   now            a recent reading: at most one hand of tasks, or some milliseconds, old
  *   coarse         the coarse clock at that reading: when it steps, `now` is read anew
- *   pass_limit     what the pass that is on runs: deadlines up to its beginning; otherwise 0. What is
- *                  filed with such a deadline meanwhile waits for the next pass (G11)
+ *   pass_limit     what the pass that is on runs: deadlines up to its beginning; otherwise 0. What
+ *                  is filed with such a deadline meanwhile waits for the next pass (G11)
  *   passed         pass_limit of the last pass
  *   covered        (wheel.h) deadlines up to here are in the agenda, in order
  *   next_deadline  no deadline that the worker has met is below; lowered before anything is taken
@@ -66,7 +66,7 @@ struct worker {
     _Atomic uintptr_t acting;       /* who acts as the worker: for assertions */
 };
 
-/* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for him to be done (driver.h). */
+/* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for his end (driver.h). */
 enum driver {
     DRIVER_NONE = 0,
     DRIVER_LOOKS = 1,    /* hwt_timer_next_deadline: not for long */

@@ -208,7 +208,7 @@ void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
 
 /* ---- expiry ---- */
 
-/* All that is due at this tick is in `due`, if `any` is, or in the pen: now it goes into the agenda. */
+/* All that is due at this tick is in `due`, if `any` is, or in the pen: into the agenda with it. */
 static void cover(struct wheel *wheel, uint64_t tick, bool any)
 {
     wheel->covered = max_u64(wheel->covered, wheel_tick_time(wheel, tick));

@@ -11,8 +11,8 @@
  * Deadlines are lower bounds here: a timeout whose deadline was moved later stays where it is
  * filed, and is filed again when its old deadline comes up.
  *
- *   W1 all that has a deadline up to `covered` is in the agenda, and nothing else but what was moved
- *      later meanwhile.
+ *   W1 all that has a deadline up to `covered` is in the agenda, and nothing else but what was
+ *      moved later meanwhile.
  *   W2 no timeout is filed for a tick below `current`.
  */
 #ifndef HWT_WHEEL_H
@@ -109,8 +109,8 @@ static inline hwt_timeout *wheel_take_noticed(struct wheel *wheel)
 }
 
 /*
- * The next that is due at `now`, in order, its place stale; NULL: nothing is. The tick that is not over
- * yet counts as far as its deadlines are reached, if its slot is sparse, or with `exact`.
+ * The next that is due at `now`, in order, its place stale; NULL: nothing is. The tick that is not
+ * over yet counts as far as its deadlines are reached, if its slot is sparse, or with `exact`.
  */
 hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact);
 static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact)

@@ -3,7 +3,7 @@
 /*
  * A large timer is destroyed, and the thread that gives its memory back is held up in the middle
  * of it, by the system. Meanwhile other threads schedule, fork, create, reserve and destroy: none
- * of them waits (G7), and none is given a block whose page is about to go (G2, G9).
+ * of them waits (G7), and none is given a block whose page is about to go (C12, G2, G9).
  */
 #include "stress/stress.h"
 

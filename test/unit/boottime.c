@@ -153,6 +153,32 @@ Test(boottime, setting_is_denied_before_the_start)
     expect_deadlines_met(timer);
 }
 
+static void *submit_cancelled(void *timer)
+{
+    bool cancelled = pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0 &&
+                     pthread_cancel(pthread_self()) == 0 &&
+                     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0;
+
+    return cancelled && hwt_new_timeout(timer, noop_task, NULL, 0, NULL) == 0 ? timer : NULL;
+}
+
+/* The bell that then rings is no cancellation point. */
+Test(boottime, setting_is_denied_and_a_thread_cancelled)
+{
+    hwt_timer *timer = NULL;
+    pthread_t thread;
+    void *result;
+
+    cr_assert_eq(boottime_timer(&timer, 0), 0);
+    cr_assert_eq(hwt_timer_start(timer), 0);
+    sleep_ms(20);
+    DENY(SYS_timerfd_settime, EPERM);
+    cr_assert_eq(pthread_create(&thread, NULL, submit_cancelled, timer), 0);
+    cr_assert_eq(pthread_join(thread, &result), 0);
+    cr_assert_eq(result, timer);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
 /* A loop's descriptor falls silent, but nothing hangs, and it can still ask for the deadline. */
 Test(boottime, a_loop_is_denied_later)
 {

@@ -419,6 +419,8 @@ Test(config, null_timer)
     cr_expect_eq(hwt_timer_stats(NULL, &stats), -EINVAL);
     cr_expect_eq(hwt_timer_pending(NULL), 0);
     cr_expect_eq(hwt_timer_now(NULL), 0);
+    cr_expect_eq(hwt_timer_next_deadline(NULL), UINT64_MAX);
+    cr_expect(hwt_timer_is_stopped(NULL));
 }
 
 Test(config, null_handle)
@@ -427,7 +429,16 @@ Test(config, null_handle)
     cr_expect_eq(hwt_timeout_cancel_sync(NULL), -EINVAL);
     cr_expect_not(hwt_timeout_reschedule(NULL, 0));
     cr_expect_not(hwt_timeout_reschedule_at(NULL, 0));
+    cr_expect_not(hwt_timeout_is_expired(NULL));
+    cr_expect_not(hwt_timeout_is_cancelled(NULL));
+    cr_expect_eq(hwt_timeout_state(NULL), HWT_CANCELLED);
+    cr_expect_null(hwt_timeout_timer(NULL));
+    cr_expect_eq(hwt_timeout_task(NULL), NULL);
+    cr_expect_null(hwt_timeout_arg(NULL));
+    cr_expect_eq(hwt_timeout_deadline(NULL), UINT64_MAX);
+    cr_expect_null(hwt_timeout_ref(NULL));
     hwt_timeout_unref(NULL);
+    cr_expect_null(hwt_unprocessed_take(NULL));
 }
 
 /* A call that succeeds leaves errno alone, whatever it does inside. */

@@ -162,6 +162,43 @@ Test(contract, cancel_does_not_wait_for_a_run)
     hwt_timeout_unref(timeout);
 }
 
+static void gate_hook(hwt_timeout *timeout, void *arg)
+{
+    gate_task(timeout, arg);
+}
+
+static void *cancel_it(void *timeout)
+{
+    return hwt_timeout_cancel(timeout) ? timeout : NULL;
+}
+
+/* The other one has won; were this to wait for its hook, it would hang. */
+Test(contract, cancel_sync_does_not_wait_for_a_hook_in_cancel)
+{
+    hwt_timer *timer = worker_timer();
+    hwt_timeout *timeout;
+    pthread_t thread;
+    gate g = {0};
+    hwt_spec spec;
+    void *won;
+
+    hwt_spec_init(&spec);
+    spec.task = noop_task;
+    spec.cancelled = gate_hook;
+    spec.arg = &g;
+    spec.delay_ns = HWT_SEC(60);
+    cr_assert_eq(hwt_schedule(timer, &spec, &timeout), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, cancel_it, timeout), 0);
+    cr_assert(wait_count(&g.entered, 1));
+    cr_assert_eq(hwt_timeout_cancel_sync(timeout), 0);
+    cr_assert_eq(g.left, 0);
+    gate_open(&g);
+    cr_assert_eq(pthread_join(thread, &won), 0);
+    cr_assert_eq(won, timeout);
+    hwt_timeout_unref(timeout);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
 /* ---- what is called on the worker ---- */
 
 typedef struct thread_names {
@@ -218,6 +255,65 @@ Test(contract, execute_and_log_are_called_on_the_worker)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
     cr_assert_str_eq(names.executor, "contract");
     cr_assert_str_eq(names.log, "contract");
+}
+
+typedef struct one_job {
+    void (*run)(void *job);
+    void *job;
+    hwt_timer *timer;
+    pthread_t logged_on;
+    atomic_uint logged;
+} one_job;
+
+static int keep_job(void *executor, void (*run)(void *job), void *job)
+{
+    one_job *j = executor;
+
+    j->run = run;
+    j->job = job;
+    return 0;
+}
+
+static void *run_kept_job(void *arg)
+{
+    one_job *j = arg;
+
+    j->run(j->job);
+    return NULL;
+}
+
+/* It may call in: nothing is locked. */
+static void log_thread(void *log_arg, const char *message)
+{
+    one_job *j = log_arg;
+
+    (void)message;
+    j->logged_on = pthread_self();
+    if (hwt_new_timeout(j->timer, noop_task, NULL, HWT_SEC(60), NULL) == 0)
+        atomic_fetch_add(&j->logged, 1);
+}
+
+Test(contract, the_log_is_called_where_the_task_ran)
+{
+    one_job j = {0};
+    pthread_t thread;
+    rig r;
+
+    rig_prepare(&r, HWT_WHEEL_HIERARCHICAL, HWT_SEC(5));
+    r.config.now = NULL;
+    r.config.execute = keep_job;
+    r.config.executor = r.config.log_arg = &j;
+    r.config.log = log_thread;
+    r.config.slow_task_ns = HWT_MSEC(1);
+    cr_assert_eq(rig_open(&r), 0);
+    j.timer = r.timer;
+    cr_assert_eq(hwt_new_timeout(r.timer, slow_task, NULL, 0, NULL), 0);
+    cr_assert_eq(hwt_timer_advance(r.timer), 1);
+    cr_assert_eq(pthread_create(&thread, NULL, run_kept_job, &j), 0);
+    cr_assert(wait_count(&j.logged, 1));
+    cr_assert(pthread_equal(j.logged_on, thread));
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    rig_close(&r);
 }
 
 /* ---- the caller as the worker ---- */

@@ -87,6 +87,31 @@ WHEEL_TEST(shelf, queued_is_pending_until_it_runs)
     rig_close(&r);
 }
 
+static void rearm_in_a_minute(hwt_timeout *timeout, void *arg)
+{
+    *(bool *)arg = hwt_timeout_reschedule(timeout, HWT_SEC(60));
+}
+
+/* hwt_timer_advance has nothing to do with it until it comes back. */
+WHEEL_TEST(shelf, queued_is_no_deadline)
+{
+    bool rearmed = false;
+    shelf s;
+    rig r;
+
+    open_shelf(&r, &s, wheel);
+    cr_assert_eq(hwt_new_timeout(r.timer, rearm_in_a_minute, &rearmed, TICK, NULL), 0);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), r.clock.now + TICK);
+    cr_assert_eq(rig_advance_by(&r, TICK), 1);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), UINT64_MAX);
+    cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, HWT_SEC(3600), NULL), 0);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), r.clock.now + HWT_SEC(3600));
+    run_shelved(&s);
+    cr_assert(rearmed);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), r.clock.now + HWT_SEC(60));
+    rig_close(&r);
+}
+
 WHEEL_TEST(shelf, queued_can_be_cancelled)
 {
     for (int sync = 0; sync < 2; sync++) {

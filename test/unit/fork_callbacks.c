@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * G12: a task, a hook, an executor, a log or a clock forks, and the child destroys the timer there
- * and returns into a call that was using it: it gets out, and the parent does not notice.
+ * G12, C14: a task, a hook, an executor, a log or a clock forks, and the child destroys the timer
+ * there and returns into a call that was using it: it gets out, and the parent does not notice.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * G12 with an application that has fork handlers of its own, and uses timers in them: those that
- * were registered before the library's, and those that were registered after.
+ * G12, C14 with an application that has fork handlers of its own, and uses timers in them: those
+ * that were registered before the library's, and those that were registered after.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

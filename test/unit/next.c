@@ -252,6 +252,35 @@ WHEEL_TEST(next, in_a_task_with_others_due)
 
 /* ---- beside another thread ---- */
 
+static void *ask_once(void *said)
+{
+    *(uint64_t *)said = next();
+    return NULL;
+}
+
+/* C15: what the task has been told, others may be told. */
+static void own_next_run(hwt_timeout *self, uint64_t now)
+{
+    bool periodic = hwt_timer_pending(r.timer) > 0; /* one that runs once is not, by now */
+    uint64_t said = 0;
+    pthread_t thread;
+
+    if (now != test_epochs[1] + 777 + HWT_SEC(1))
+        return;
+    if (!periodic)
+        cr_assert(hwt_timeout_reschedule(self, HWT_SEC(20)));
+    cr_assert_eq(next(), now + HWT_SEC(20));
+    cr_assert_eq(pthread_create(&thread, NULL, ask_once, &said), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_leq(said, now + HWT_SEC(20), "later than a re-arm that has returned");
+}
+
+WHEEL_TEST(next, while_a_task_looks)
+{
+    inside_a_task(wheel, 0, own_next_run);
+    inside_a_task(wheel, HWT_SEC(20), own_next_run);
+}
+
 static void *advance_once(void *arg)
 {
     *(int *)arg = hwt_timer_advance(r.timer);

@@ -178,7 +178,7 @@ WHEEL_TEST(order, through_the_spill)
     equal_ones(wheel, SPILLS, HWT_SEC(100));
 }
 
-/* The same deadlines again and again, with other work between and cancellations that leave holes. */
+/* The same deadlines again and again, with other work between, and holes by cancellations. */
 static void equal_among_others(uint64_t apart, size_t count)
 {
     size_t cancelled = 0;
@@ -348,7 +348,7 @@ static struct item *submit_periodic(uint64_t first, uint64_t period)
     return item;
 }
 
-/* Its missed runs take their turn among one-shots that are due at the same deadlines and between. */
+/* Its missed runs take their turn among one-shots, due at the same deadlines and between. */
 static void catching_up(hwt_wheel_kind wheel, uint64_t period)
 {
     enum { BEATS = 300 };

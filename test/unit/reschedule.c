@@ -367,21 +367,29 @@ static hwt_timeout *periodic(rig *r, hwt_task *task, void *arg, hwt_period_mode 
     return timeout;
 }
 
-WHEEL_TEST(reschedule, a_periodic_one_between_runs)
+/* G14: its phase moves along; 5 ms late, so that the modes differ. */
+static void move_between_runs(hwt_wheel_kind wheel, hwt_period_mode mode, uint64_t next)
 {
     hwt_timeout *timeout;
     probe p = {0};
     rig r;
 
     cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
-    timeout = periodic(&r, probe_task, &p, HWT_FIXED_DELAY);
+    timeout = periodic(&r, probe_task, &p, mode);
     cr_assert_eq(rig_advance_by(&r, HWT_MSEC(10)), 1);
     cr_assert(hwt_timeout_reschedule(timeout, HWT_MSEC(3)));
     cr_assert_eq(hwt_timer_next_deadline(r.timer), EPOCH + HWT_MSEC(13));
-    cr_assert_eq(rig_advance_by(&r, HWT_MSEC(3)), 1);
-    cr_assert_eq(hwt_timer_next_deadline(r.timer), EPOCH + HWT_MSEC(23));
+    cr_assert_eq(rig_advance_by(&r, HWT_MSEC(3 + 5)), 1);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), EPOCH + next);
     hwt_timeout_unref(timeout);
     rig_close(&r);
+}
+
+WHEEL_TEST(reschedule, a_periodic_one_between_runs)
+{
+    move_between_runs(wheel, HWT_FIXED_RATE, HWT_MSEC(23));
+    move_between_runs(wheel, HWT_FIXED_RATE_SKIP, HWT_MSEC(23));
+    move_between_runs(wheel, HWT_FIXED_DELAY, HWT_MSEC(28));
 }
 
 /* Its task's own wish comes before the period. */

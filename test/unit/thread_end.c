@@ -2,7 +2,7 @@
 /*
  * A task that ends the thread it runs on (pthread_exit, a cancellation) is a mistake, but not a
  * silent one: submissions fail, the log is told, and stop and destroy return and hand back what had
- * not run (G2, G3, G8).
+ * not run (C13, G2, G3, G8).
  */
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A wheel beside a list of the same timeouts sorted by deadline and stamp, and a worker's part in
- * the play: what comes due ends, unless its nudge is on the way. Every difference between the two is
- * a failed assertion: the wheel hands out the first of the list and nothing else (G15).
+ * the play: what comes due ends, unless its nudge is on the way. Every difference between the two
+ * is a failed assertion: the wheel hands out the first of the list and nothing else (G15).
  */
 #ifndef HWT_TEST_WHEEL_ORACLE_H
 #define HWT_TEST_WHEEL_ORACLE_H
