@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if UINTPTR_MAX != UINT64_MAX
+#if defined(UINTPTR_MAX) && UINTPTR_MAX != UINT64_MAX
 #error "libhwt is for 64-bit platforms: its words hold an address and a count, or a deadline"
 #endif
 

@@ -71,27 +71,24 @@ static bool wants_large(struct bucket *bucket)
     return true;
 }
 
-/* Where the next one is appended; its chunk, NULL: in the bucket itself. */
-static uint64_t *next_slot(struct bucket *bucket, struct chunk_store *store, struct chunk **chunk)
+/* The last chunk, with room for one more. NULL: no memory. */
+static struct chunk *chunk_with_room(struct bucket *bucket, struct chunk_store *store)
 {
     struct ring *last = last_ring(bucket);
+    struct chunk *chunk;
 
-    *chunk = NULL;
-    if (!is_chunk(last)) {
-        uint64_t *slot = inline_hole(bucket);
-        if (slot)
-            return slot;
-    }
-    if (!is_chunk(last) || last->used == last->room) {
-        *chunk = chunk_take(store, wants_large(bucket));
-        if (unlikely(!*chunk))
-            return NULL;
-        link_after(last, *chunk);
-        last = &(*chunk)->ring;
-    }
-    *chunk = chunk_of(last);
-    last->live++;
-    return &(*chunk)->slot[last->used++];
+    if (is_chunk(last) && last->used < last->room)
+        return chunk_of(last);
+    chunk = chunk_take(store, wants_large(bucket));
+    if (likely(chunk != NULL))
+        link_after(last, chunk);
+    return chunk;
+}
+
+static uint64_t *append_slot(struct chunk *chunk)
+{
+    chunk->ring.live++;
+    return &chunk->slot[chunk->ring.used++];
 }
 
 static enum timeout_place place_in(const struct chunk *chunk)
@@ -105,12 +102,6 @@ static void put(uint64_t *slot, hwt_timeout *timeout, uint64_t key, enum timeout
 {
     *slot = packed_make(timeout, key);
     timeout_set_where(timeout, slot, place);
-}
-
-static void put_in_chunk(struct chunk *chunk, uint64_t *slot, hwt_timeout *timeout, uint64_t key)
-{
-    put(slot, timeout, key, place_in(chunk));
-    chunk_lower_least(chunk, timeout->stamp);
 }
 
 /* In the bucket itself. False: there is no room. */
@@ -132,20 +123,12 @@ static bool insert_inline(struct bucket *bucket, hwt_timeout *timeout, uint64_t 
 static bool insert_in_chunk(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
                             uint64_t key)
 {
-    struct ring *last = bucket->ring.prev;
-    struct chunk *chunk;
-    uint64_t *slot;
+    struct chunk *chunk = chunk_with_room(bucket, store);
 
-    if (likely(last && last->used < last->room)) {
-        chunk = chunk_of(last);
-        last->live++;
-        put_in_chunk(chunk, &chunk->slot[last->used++], timeout, key);
-        return true;
-    }
-    slot = next_slot(bucket, store, &chunk);
-    if (unlikely(!slot))
+    if (unlikely(!chunk))
         return false;
-    put_in_chunk(chunk, slot, timeout, key);
+    put(append_slot(chunk), timeout, key, place_in(chunk));
+    chunk_lower_least(chunk, timeout->stamp);
     return true;
 }
 
@@ -166,15 +149,18 @@ bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout
 bool bucket_append_further(struct bucket *bucket, struct chunk_store *store, uint64_t packed,
                            uint64_t least)
 {
+    uint64_t *slot = bucket_has_chunks(bucket) ? NULL : inline_hole(bucket);
     struct chunk *chunk;
-    uint64_t *slot = next_slot(bucket, store, &chunk);
 
-    if (unlikely(!slot))
-        return false;
+    if (!slot) {
+        chunk = chunk_with_room(bucket, store);
+        if (unlikely(!chunk))
+            return false;
+        slot = append_slot(chunk);
+        chunk_lower_least(chunk, least);
+    }
     *slot = ~packed;
     bucket->ring.live++;
-    if (chunk)
-        chunk_lower_least(chunk, least);
     return true;
 }
 
