@@ -47,8 +47,8 @@ void entries_sort(struct entry *entry, unsigned count, struct entry *spare)
 }
 
 /*
- * By their keys, which are mostly below `range`, into bins, about as many as there are of them. Read
- * backwards, equal ones are mostly in order already.
+ * By their keys, which are mostly below `range`, into bins, about as many as there are of them.
+ * Read backwards, equal ones are mostly in order already.
  */
 static void distribute(const uint64_t *packed, unsigned count, uint64_t from, uint64_t range,
                        uint64_t *sorted)
@@ -71,8 +71,8 @@ static void distribute(const uint64_t *packed, unsigned count, uint64_t from, ui
 }
 
 /*
- * Entries of packed timeouts that are nearly in order: each goes to its place as it comes. False: it
- * would take long, and they are not sorted.
+ * Entries of packed timeouts that are nearly in order: each goes to its place as it comes. False:
+ * it would take long, and they are not sorted.
  */
 static bool enter_in_order(const uint64_t *packed, unsigned count, struct entry *entry)
 {
