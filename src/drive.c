@@ -103,7 +103,9 @@ static uint64_t look_ahead(hwt_timer *timer)
 
     intake(timer, DEADLINE_NEVER);
     earliest = min_u64(wheel_earliest_exact(w->wheel), file_later_earliest(timer));
-    store_seq(&w->next_deadline, earliest);
+    earliest = min_u64(earliest, file_rearmed_earliest(timer));
+    earliest = min_u64(earliest, run_next_of_current(timer));
+    file_raise_bound(timer, earliest);
     return earliest;
 }
 
@@ -114,7 +116,7 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
     if (!timer || !timer_is_ours_now(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING)
         return UINT64_MAX;
     if (drives_here(timer)) {
-        earliest = min_u64(look_ahead(timer), run_next_of_current(timer));
+        earliest = look_ahead(timer);
     } else if (timer->drive == HWT_DRIVE_CALLER && driver_begin(timer, DRIVER_LOOKS)) {
         if (load_acquire(&timer->phase) < PHASE_STOPPING) {
             earliest = look_ahead(timer);

@@ -159,7 +159,7 @@ HOT bool move(hwt_timeout *timeout, uint64_t deadline)
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
 {
     uint64_t deadline = deadline_clamp(deadline_ns);
-    const struct run_frame *frame;
+    struct run_frame *frame;
 
     if (unlikely(!timeout))
         return false;

@@ -60,6 +60,7 @@ struct worker {
     bool reclaiming;             /* stop hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
     hwt_task *escaped;           /* the last task that did not return to its pass */
+    uint64_t planned;            /* when the next wake-up is for */
     struct worker_counters count;
     _Atomic uint64_t next_deadline; /* see above */
 };
@@ -108,6 +109,7 @@ struct hwt_timer {
     bool has_thread;
     _Atomic uint32_t driver; /* enum driver; futex word */
     _Atomic uint32_t guests; /* handle calls that stop must wait for (handle.c) */
+    _Atomic uint32_t rearmed; /* runs on an executor's threads that have been re-armed (run.c) */
     hwt_timer *next_shell;   /* under the registry's lock */
     bool forsaken; /* in a forked child: destroyed by one of its callbacks (lifecycle.c) */
 };

@@ -174,7 +174,8 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
 
     if (w->later)
         next = min_u64(next, w->later_earliest);
-    store_seq(&w->next_deadline, next);
+    w->planned = next;
+    file_raise_bound(timer, min_u64(next, file_rearmed_earliest(timer)));
     *wake_before = cover(timer, next);
     park_publish(&timer->park, *wake_before);
     if (!is_urgent(timer, *wake_before))
@@ -190,7 +191,7 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
 static uint64_t wake_up_time(const hwt_timer *timer, uint64_t wake_before)
 {
     const struct worker *w = &timer->worker;
-    uint64_t next = load_relaxed(&w->next_deadline);
+    uint64_t next = w->planned;
 
     if (next < DEADLINE_NEVER && next > w->passed &&
         (next - w->passed) / QUIET_TICKS >= timer->tick_ns && wheel_is_sparse(w->wheel, next))
