@@ -78,11 +78,8 @@ int hwt_timer_advance(hwt_timer *timer)
     return timer_is_ours(timer) ? ran : -ECHILD;
 }
 
-/*
- * Without the wheel: no deadline is earlier, but it may be of one that was cancelled. The lanes are
- * read first: what is taken from a lane lowers `next_deadline` before that (intake.c).
- */
-static uint64_t estimate(const hwt_timer *timer)
+/* The lanes first: what is taken from a lane lowers `next_deadline` before that (intake.c). */
+static uint64_t read_bounds(const hwt_timer *timer)
 {
     uint64_t earliest = UINT64_MAX;
 
@@ -91,7 +88,19 @@ static uint64_t estimate(const hwt_timer *timer)
         earliest = min_u64(earliest, load_seq(&lane->earliest));
         earliest = min_u64(earliest, load_seq(&lane->moved));
     }
-    earliest = min_u64(earliest, load_seq(&timer->worker.next_deadline));
+    return min_u64(earliest, load_seq(&timer->worker.next_deadline));
+}
+
+/*
+ * Without the wheel: no deadline is earlier, but it may be of one that was cancelled. Two looks: while
+ * this one goes on, a deadline may come from a lane to the worker, and be told once more to a lane
+ * that this has seen, by whoever queues the nudge; but not a third time.
+ */
+static uint64_t estimate(const hwt_timer *timer)
+{
+    uint64_t earliest = read_bounds(timer);
+
+    earliest = min_u64(earliest, read_bounds(timer));
     return earliest == UINT64_MAX || hwt_timer_pending(timer) > 0 ? earliest : UINT64_MAX;
 }
 
