@@ -632,10 +632,9 @@ static void scan_slots(struct scan *best, const uint64_t *slot, unsigned count, 
 {
     for (unsigned i = 0; i < count && best->deadline > bound; i++) {
         hwt_timeout *timeout = packed_timeout(slot[i]);
-        if (timeout && timeout_deadline(timeout) < best->deadline) {
-            best->deadline = timeout_deadline(timeout);
-            best->timeout = timeout;
-        }
+        uint64_t deadline = timeout ? timeout_deadline(timeout) : UINT64_MAX; /* read once */
+        if (deadline < best->deadline)
+            *best = (struct scan){timeout, deadline};
     }
 }
 
@@ -649,6 +648,23 @@ hwt_timeout *bucket_scan(struct bucket *bucket)
         scan_slots(&best, chunk_of(ring)->slot, ring->used, bucket->earliest);
     bucket->earliest = best.deadline;
     return best.timeout;
+}
+
+void bucket_visit(const struct bucket *bucket, bucket_see *see, void *context)
+{
+    const struct ring *ring = bucket->ring.next;
+
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        if (bucket->slot[i])
+            see(context, packed_timeout(bucket->slot[i]));
+    }
+    for (; ring && ring != &bucket->ring; ring = ring->next) {
+        const struct chunk *chunk = container_of(ring, const struct chunk, ring);
+        for (unsigned i = 0; i < ring->used; i++) {
+            if (chunk->slot[i])
+                see(context, packed_timeout(chunk->slot[i]));
+        }
+    }
 }
 
 /* ---- validator ---- */

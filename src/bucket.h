@@ -138,6 +138,9 @@ void bucket_sort_chunks(struct bucket *bucket);
  * then makes exact. NULL: empty.
  */
 hwt_timeout *bucket_scan(struct bucket *bucket);
+/* Shows all that it holds. */
+typedef void bucket_see(void *context, const hwt_timeout *timeout);
+void bucket_visit(const struct bucket *bucket, bucket_see *see, void *context);
 
 /* Fetches the line where the next one would be appended. */
 HOT void bucket_prefetch_last(const struct bucket *bucket)

@@ -107,11 +107,8 @@ static bool any_pending(const hwt_timer *timer)
     return lanes_hold_any(&timer->lanes) || hwt_timer_pending(timer) > 0;
 }
 
-/*
- * Without the wheel: no deadline is earlier, but it may be of one that was cancelled. The lanes are
- * read first: what is taken from a lane lowers `next_deadline` before that (intake.c).
- */
-static uint64_t estimate(const hwt_timer *timer)
+/* The lanes first: what is taken from a lane lowers `next_deadline` before that (intake.c). */
+static uint64_t read_bounds(const hwt_timer *timer)
 {
     uint64_t earliest = UINT64_MAX;
 
@@ -120,7 +117,19 @@ static uint64_t estimate(const hwt_timer *timer)
         earliest = min_u64(earliest, load_seq(&lane->earliest));
         earliest = min_u64(earliest, load_seq(&lane->moved));
     }
-    earliest = min_u64(earliest, load_seq(&timer->worker.next_deadline));
+    return min_u64(earliest, load_seq(&timer->worker.next_deadline));
+}
+
+/*
+ * Without the wheel: no deadline is earlier, but it may be of one that was cancelled. Two looks:
+ * while this one goes on, a deadline may come from a lane to the worker, and be told once more to a
+ * lane that this has seen, by whoever queues the nudge; but not a third time.
+ */
+static uint64_t estimate(const hwt_timer *timer)
+{
+    uint64_t earliest = read_bounds(timer);
+
+    earliest = min_u64(earliest, read_bounds(timer));
     return earliest == UINT64_MAX || any_pending(timer) ? earliest : UINT64_MAX;
 }
 
@@ -132,8 +141,9 @@ static uint64_t look_ahead(hwt_timer *timer)
 
     intake(timer, DEADLINE_NEVER);
     earliest = min_u64(wheel_earliest_exact(w->wheel), file_later_earliest(timer));
+    earliest = min_u64(earliest, file_rearmed_earliest(timer));
     earliest = min_u64(earliest, run_next_of_current(timer));
-    store_seq(&w->next_deadline, earliest);
+    file_raise_bound(timer, earliest);
     return earliest;
 }
 

@@ -55,12 +55,17 @@ void file_reclaim_all(hwt_timer *timer)
 
 /* ---- into the wheel, or aside ---- */
 
-static void put_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)
+static void lower_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)
 {
     if (!w->later || deadline < w->later_earliest) {
         w->later_earliest = deadline;
         w->later_first = timeout;
     }
+}
+
+static void put_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)
+{
+    lower_later(w, timeout, deadline);
     timeout_set_where(timeout, w->later, PLACE_LATER);
     w->later = timeout;
 }
@@ -118,8 +123,9 @@ uint64_t file_later_earliest(hwt_timer *timer)
     w->later_first = NULL;
     w->later_earliest = UINT64_MAX;
     for (hwt_timeout *timeout = w->later; timeout; timeout = timeout_fellow(timeout)) {
-        if (timeout->place == PLACE_LATER && timeout_deadline(timeout) < w->later_earliest) {
-            w->later_earliest = timeout_deadline(timeout);
+        uint64_t deadline = timeout_deadline(timeout); /* read once: it may be moved meanwhile */
+        if (timeout->place == PLACE_LATER && deadline < w->later_earliest) {
+            w->later_earliest = deadline;
             w->later_first = timeout;
         }
     }
@@ -136,6 +142,28 @@ void file_dispatched(hwt_timer *timer, hwt_timeout *timeout)
         return;
     timeout_set_where(timeout, w->shelf, PLACE_SHELF);
     w->shelf = timeout;
+}
+
+/* Running there, and re-armed, or about to come back; its notice will file it. */
+static void see_rearmed(void *earliest, const hwt_timeout *timeout)
+{
+    uint64_t word = load_acquire(&timeout->word), *least = earliest;
+
+    if (word_code(word) == WORD_REARMED || word_code(word) == WORD_NUDGED)
+        *least = min_u64(*least, word_deadline(word));
+}
+
+uint64_t file_rearmed_earliest(const hwt_timer *timer)
+{
+    const struct worker *w = &timer->worker;
+    uint64_t earliest = UINT64_MAX;
+
+    if (likely(load_seq(&timer->rearmed) == 0))
+        return earliest;
+    bucket_visit(&w->dispatched, see_rearmed, &earliest);
+    for (const hwt_timeout *timeout = w->shelf; timeout; timeout = timeout_fellow(timeout))
+        see_rearmed(&earliest, timeout);
+    return earliest;
 }
 
 static void take_off_shelf(struct worker *w, const hwt_timeout *timeout)
@@ -173,7 +201,9 @@ void file_nudged(hwt_timer *timer, hwt_timeout *timeout)
     struct worker *w = &timer->worker;
 
     switch ((enum timeout_place)timeout->place) {
-    case PLACE_LATER: return; /* its turn comes with the next pass in any case */
+    case PLACE_LATER: /* its turn comes with the next pass in any case */
+        lower_later(w, timeout, timeout_deadline(timeout));
+        return;
     case PLACE_ADRIFT: w->adrift--; break;
     case PLACE_UNMET: break;
     case PLACE_SHELF: take_off_shelf(w, timeout); break;

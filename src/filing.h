@@ -24,6 +24,8 @@ uint64_t file_later_earliest(hwt_timer *timer);
 void file_dispatched(hwt_timer *timer, hwt_timeout *timeout);
 /* Not there after all: adrift, as far as its place is concerned. */
 void file_undispatched(hwt_timer *timer, hwt_timeout *timeout);
+/* The earliest deadline of those that have been re-armed there, and run on; UINT64_MAX: none. */
+uint64_t file_rearmed_earliest(const hwt_timer *timer);
 
 /* Its notice or nudge will come. */
 void file_adrift(hwt_timer *timer, hwt_timeout *timeout);
@@ -48,6 +50,18 @@ static inline void file_lower_bound(struct worker *worker, uint64_t deadline)
 {
     if (deadline < load_relaxed(&worker->next_deadline))
         store_seq(&worker->next_deadline, deadline); /* before it leaves its lane (drive.c) */
+}
+
+/*
+ * All that the worker knows is at this or later; but somebody who is half-way through moving one
+ * earlier may have it from him that another's move is taken care of: then the bound stays.
+ */
+static inline void file_raise_bound(hwt_timer *timer, uint64_t deadline)
+{
+    struct worker *worker = &timer->worker;
+
+    if (deadline < load_relaxed(&worker->next_deadline) || load_seq(&timer->guests) == 0)
+        store_seq(&worker->next_deadline, deadline);
 }
 
 #endif

@@ -124,8 +124,8 @@ static void nudge(hwt_timer *timer, hwt_timeout *timeout)
 }
 
 /*
- * Earlier: what is to be touched after the word was won, or the nudge was queued, nothing but this
- * holds: the worker's next wake-up, and the descriptor that is set to it.
+ * Earlier, or nudged: what is to be touched after the word was won, or the nudge was queued, is held
+ * by nothing but this: the worker's next wake-up, and the descriptor that is set to it.
  */
 static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64_t deadline)
 {
@@ -142,15 +142,15 @@ static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64
     return win != MOVE_LOST;
 }
 
-/* Later: one compare-and-swap, and nothing of the timer is touched. */
+/* Later, and no nudge on its way: one compare-and-swap, and nothing of the timer is touched. */
 HOT bool move(hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t word = load_acquire(&timeout->word);
 
     while (likely(word_code(word) <= WORD_NUDGED)) { /* PENDING or NUDGED */
-        if (deadline < word_deadline(word))
+        if (deadline < word_deadline(word) || unlikely(word_code(word) == WORD_NUDGED))
             return move_as_guest(timeout, deadline);
-        if (likely(word_change(timeout, &word, deadline, word_code(word))))
+        if (likely(word_change(timeout, &word, deadline, WORD_PENDING)))
             return true;
     }
     return false;
@@ -159,7 +159,7 @@ HOT bool move(hwt_timeout *timeout, uint64_t deadline)
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
 {
     uint64_t deadline = deadline_clamp(deadline_ns);
-    const struct run_frame *frame;
+    struct run_frame *frame;
 
     if (unlikely(!timeout))
         return false;

@@ -62,7 +62,8 @@ static void collect_notices(hwt_timer *timer, struct lane *lane)
 {
     hwt_timeout *next;
 
-    take_bound(timer, &lane->moved, DEADLINE_NEVER);
+    if (unlikely(take_bound(timer, &lane->moved, DEADLINE_NEVER)))
+        ck_pr_fence_atomic_load(); /* what it speaks of was queued before: it is found now (C15) */
     for (hwt_timeout *timeout = lane_take_notices(lane); timeout; timeout = next) {
         next = timeout_next_linked(timeout);
         if (next)

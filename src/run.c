@@ -35,9 +35,9 @@ bool run_is_inside_here(const hwt_timer *timer)
     return false;
 }
 
-const struct run_frame *run_frame_of(const hwt_timeout *timeout)
+struct run_frame *run_frame_of(const hwt_timeout *timeout)
 {
-    for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
+    for (struct run_frame *frame = run_frames; frame; frame = frame->outer) {
         if (frame->current == timeout)
             return frame;
     }
@@ -164,15 +164,17 @@ HOT uint64_t next_run(const hwt_timer *timer, const hwt_timeout *timeout)
 
 uint64_t run_next_of_current(const hwt_timer *timer)
 {
+    uint64_t earliest = UINT64_MAX;
+
     for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
         const hwt_timeout *timeout = frame->current;
         uint64_t word = frame->timer == timer && timeout ? load_acquire(&timeout->word) : 0;
         if (word_code(word) == WORD_REARMED)
-            return word_deadline(word);
-        if (word_code(word) == WORD_RUNNING && timeout->flags & FLAG_PERIODIC)
-            return next_run(timer, timeout);
+            earliest = min_u64(earliest, word_deadline(word));
+        else if (word_code(word) == WORD_RUNNING && timeout->flags & FLAG_PERIODIC)
+            earliest = min_u64(earliest, next_run(timer, timeout));
     }
-    return UINT64_MAX;
+    return earliest;
 }
 
 HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
@@ -221,7 +223,16 @@ static void tell_rearmed(const struct run_frame *frame, hwt_timer *timer, uint64
         file_lower_bound(&timer->worker, deadline);
 }
 
-bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
+/* Before its deadline is told: whoever takes that from the lane then looks for it (C15). */
+static void count_rearmed(struct run_frame *frame, hwt_timer *timer)
+{
+    if (!frame->elsewhere || frame->rearmed)
+        return;
+    add_seq(&timer->rearmed, 1);
+    frame->rearmed = true;
+}
+
+bool run_rearm(struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
 {
     hwt_timer *timer = timeout->timer;
     /* A second re-arm in one run counts no more; only this thread re-arms. */
@@ -231,6 +242,7 @@ bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t dea
     /* Pending again before the word says so: whoever cancels it then counts it out (G3). */
     if (counts && !uncount_end(timer, frame->elsewhere))
         return false;
+    count_rearmed(frame, timer);
     if (!timeout_rearm(timeout, deadline)) {
         if (counts)
             count_end(timer, frame->elsewhere);
@@ -281,13 +293,15 @@ __attribute__((cold)) void run_abandon(const struct run_frame *frame)
  * is queued the timer may be gone, but for its shell, unless this has signed in there before. The
  * job's share keeps the timeout.
  */
-static void report(hwt_timer *timer, hwt_timeout *timeout)
+static void report(const struct run_frame *frame)
 {
+    hwt_timer *timer = frame->timer;
+    hwt_timeout *timeout = frame->current;
     struct lane *lane = lanes_here(&timer->lanes);
     bool many = lane_count_notice(lane);
     bool again = word_code(load_acquire(&timeout->word)) == WORD_NUDGED;
 
-    if (likely(!many && !again)) {
+    if (likely(!many && !again && !frame->rearmed)) {
         lane_notify(lane, timeout);
         return;
     }
@@ -300,6 +314,8 @@ static void report(hwt_timer *timer, hwt_timeout *timeout)
         lane_tell_moved(lane, deadline);
         park_wake_for(&timer->park, deadline);
     }
+    if (frame->rearmed)
+        sub_acq_rel(&timer->rearmed, 1);
     timer_sign_out(timer);
 }
 
@@ -314,7 +330,7 @@ static void drop_share(hwt_timeout *timeout)
 static __attribute__((cold)) void abandon_job(const struct run_frame *frame)
 {
     abandon_current(frame);
-    report(frame->timer, frame->current);
+    report(frame);
     drop_share(frame->current);
 }
 
@@ -346,7 +362,7 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
         if (timeout_finish(timeout, next_run(timer, timeout), WORD_NUDGED) == FINISH_CANCELLED)
             run_hook(timeout); /* part of the run: cancel_sync waits for it */
         timeout_run_over(timeout);
-        report(timer, timeout);
+        report(&frame);
     }
     run_frames = frame.outer;
     frame.returned = true;

@@ -15,6 +15,7 @@ struct run_frame {
     hwt_timeout *refused; /* by the executor, and its hook is running */
     bool in_hook;         /* of `current` */
     bool elsewhere;       /* on an executor's thread */
+    bool rearmed;         /* there, and counted in the timer's `rearmed` */
     bool returned;        /* not left by an exception, or by the end of the thread */
     struct run_frame *outer;
 };
@@ -25,7 +26,7 @@ extern HIDDEN _Thread_local const hwt_timer *run_worker_of;
 bool run_is_inside(const hwt_timer *timer);
 /* The same, and as its worker: not on an executor's thread. */
 bool run_is_inside_here(const hwt_timer *timer);
-const struct run_frame *run_frame_of(const hwt_timeout *timeout);
+struct run_frame *run_frame_of(const hwt_timeout *timeout);
 
 /* The worker: reads the clock, always or if some milliseconds have passed since it last did. */
 void run_read_now(hwt_timer *timer);
@@ -35,7 +36,7 @@ bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame);
 /* Inside a task, on the worker: when it runs again, as far as is known; UINT64_MAX: not at all. */
 uint64_t run_next_of_current(const hwt_timer *timer);
 /* From inside the task. */
-bool run_rearm(const struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline);
+bool run_rearm(struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline);
 /*
  * The worker: a task or hook did not return to its pass, but threw or ended the thread. It was the
  * last run of its timeout.

@@ -274,7 +274,7 @@ enum move_win {
     MOVE_LOST,
     MOVE_DONE,    /* later: the worker will see when the old deadline comes up */
     MOVE_NUDGE,   /* earlier: queue a nudge, then compare with the worker's wake-up */
-    MOVE_COMPARE, /* earlier, and a nudge is on its way: only compare */
+    MOVE_COMPARE, /* a nudge is on its way: only tell, and compare */
 };
 static inline enum move_win timeout_move(hwt_timeout *timeout, uint64_t deadline)
 {
@@ -289,9 +289,9 @@ static inline enum move_win timeout_move(hwt_timeout *timeout, uint64_t deadline
         if (code == WORD_PENDING && earlier) {
             to = WORD_NUDGED;
             win = MOVE_NUDGE;
-        } else if (code == WORD_NUDGED && earlier) {
-            win = MOVE_COMPARE;
-        } else if (code != WORD_PENDING && code != WORD_NUDGED) {
+        } else if (code == WORD_NUDGED) {
+            win = MOVE_COMPARE; /* later too: who nudged it may not have told anybody yet (C15) */
+        } else if (code != WORD_PENDING) {
             return MOVE_LOST;
         }
         /* seq_cst: the comparison with the wake-up that follows must not come first (C4) */

@@ -175,7 +175,7 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     uint64_t met = min_u64(wheel_next_call(w->wheel), file_later_earliest(timer));
 
     timer_check_acting(timer);
-    store_seq(&w->next_deadline, met);
+    file_raise_bound(timer, min_u64(met, file_rearmed_earliest(timer)));
     w->planned = min_u64(met, lanes_earliest(timer));
     *wake_before = cover(timer, w->planned);
     park_publish(&timer->park, *wake_before);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One timeout and everybody who may end it (G2, G8, G9; rules C1, C5 and C6): timeout.c, handle.c,
- * run.c, and worker.c's meet, receive and reclaim, followed step by step.
+ * run.c, and what intake.c and filing.c do with it, followed step by step.
  *
  * Up to three threads with a handle cancel it, wait for its end, or move it. The worker takes it in
  * from a slot or from the spill, and runs it, itself or on two threads of an executor, once or
@@ -17,16 +17,17 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     /* the timer */
     rl::var<int> lanes;
     rl::atomic<unsigned> slot, spill, notices, guests, jobs, over;
+    rl::atomic<unsigned> where; /* the timeout's: ORIGIN, or whatever else */
     bool spilled, executor;
     /* the worker's own */
-    place where;
+    place at;
     bucket held;
-    bool noticed, reclaiming, reclaimed;
+    bool reclaiming, reclaimed;
     int adrift;
     unsigned now;
     /* the books */
     bool has_handle[HANDLES];
-    bool no_more_runs;
+    bool no_more_runs, refilled;
 
     void before()
     {
@@ -39,15 +40,16 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             handles += has = rl::rand(4) != 0;
         prepare(handles);
         lanes($) = 1;
-        store_relaxed(slot, spilled ? 0u : 1u);
+        store_relaxed(slot, spilled ? (unsigned)SLOT_EMPTY : (unsigned)SLOT_OURS);
+        store_relaxed(where, spilled ? 0u : (unsigned)ORIGIN);
         store_relaxed(spill, spilled ? 1u : 0u);
         store_relaxed(notices, 0u);
         store_relaxed(guests, 0u);
         store_relaxed(jobs, 0u);
         store_relaxed(over, 0u);
-        where = UNMET;
+        at = UNMET;
         held = NOWHERE;
-        noticed = reclaiming = reclaimed = no_more_runs = false;
+        reclaiming = reclaimed = no_more_runs = refilled = false;
         adrift = 0;
         now = 0;
     }
@@ -58,22 +60,45 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         RL_ASSERT(freed == 1);
         RL_ASSERT(running == 0);
         RL_ASSERT(linked($) == 0);
+        RL_ASSERT(!refilled || slot($) % 4 == SLOT_OTHER);
     }
 
     void touch_lanes() { RL_ASSERT(lanes($) == 1); }
 
     /* ---- lane.c ---- */
 
-    bool take_slot()
+    /* Emptied, it counts; then it may be filled with another one. */
+    enum { SLOT_EMPTY, SLOT_OURS, SLOT_OTHER, SLOT_EMPTIED = 4 };
+    enum { ORIGIN = 1, ELSEWHERE = 2 };
+
+    static unsigned slot_emptied(unsigned seen) { return seen / 4 * 4 + SLOT_EMPTIED; }
+
+    bool take_slot(bool worker)
     {
         unsigned seen;
 
         touch();
-        if (spilled)
+        if (load_relaxed(where) != ORIGIN)
             return false;
+        if (mutant == PLACE_BY_ORIGIN && worker)
+            return true;
         touch_lanes();
         seen = load_relaxed(slot);
-        return seen % 2 && cas_acq_rel(slot, seen, seen + 1);
+        if (seen % 4 != SLOT_OURS && (mutant != WITHDRAWN_BY_PLACE || worker || seen % 4 == 0))
+            return false;
+        if (!cas_acq_rel(slot, seen, slot_emptied(seen)))
+            return false;
+        if (seen % 4 == SLOT_OURS)
+            fill_again(slot_emptied(seen));
+        return true;
+    }
+
+    /* By another producer. */
+    void fill_again(unsigned emptied)
+    {
+        if (reclaiming || rl::rand(3))
+            return;
+        refilled = cas_acq_rel(slot, emptied, emptied + SLOT_OTHER);
     }
 
     void lane_notify()
@@ -93,7 +118,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
 
     void cancel_pending()
     {
-        if (take_slot()) {
+        if (take_slot(false)) {
             if (mutant == WITHDRAWN_DROPPED_TOO)
                 drop_and_free();
             store_release(withdrawn, 1u);
@@ -154,11 +179,11 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
                 lane_notify();
                 touch();
                 (void)load_seq(word);
-            } else if (earlier) {
+            } else if (from == NUDGED) {
                 (void)load_relaxed(jobs); /* a step, before the comparison */
                 model_corner(MOVED_WHILE_NUDGED);
             }
-            if (earlier)
+            if (earlier || from == NUDGED)
                 touch_lanes(); /* the timer is still there */
             break;
         }
@@ -171,12 +196,12 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         unsigned seen = load_acquire(word);
 
         while (word_code(seen) <= NUDGED) {
-            if (deadline < word_deadline(seen)) {
+            if (deadline < word_deadline(seen) || word_code(seen) == NUDGED) {
                 move_as_guest(deadline);
                 return;
             }
             touch();
-            if (cas_acq_rel(word, seen, word_make(deadline, word_code(seen))))
+            if (cas_acq_rel(word, seen, word_make(deadline, PENDING)))
                 return;
         }
     }
@@ -313,7 +338,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     {
         if (mutant != JOB_WITHOUT_SHARE)
             add_relaxed(refs, 1u);
-        where = BUCKET;
+        put(BUCKET);
         held = OUT;
         if (rl::rand(5) != 0) {
             (void)jobs.fetch_add(1u, RELEASE);
@@ -326,7 +351,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             return;
         }
         model_corner(REFUSED);
-        where = ADRIFT;
+        put(ADRIFT);
         held = NOWHERE;
         drop_and_free();
     }
@@ -363,12 +388,18 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         leave_adrift();
     }
 
-    /* ---- worker.c ---- */
+    /* ---- filing.c, intake.c ---- */
+
+    void put(place to)
+    {
+        store_relaxed(where, to == ADRIFT ? 0u : (unsigned)ELSEWHERE);
+        at = to;
+    }
 
     void leave_adrift()
     {
         touch();
-        where = ADRIFT;
+        put(ADRIFT);
         held = NOWHERE;
         adrift++;
     }
@@ -377,8 +408,9 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     {
         touch();
         if (!reclaiming) {
-            where = BUCKET;
-            held = WHEEL;
+            bool later = rl::rand(3) == 0; /* due, but this pass had begun */
+            put(later ? LATER : BUCKET);
+            held = later ? ASIDE : WHEEL;
         } else if (change_from(PENDING, DISPATCHED, CANCELLED)) {
             end();
             if (held == OUT)
@@ -395,7 +427,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     void meet()
     {
         touch();
-        if (noticed) {
+        if (at == NOTICED) {
             model_corner(NOTICE_BEFORE_SPILL);
             drop_and_free();
         } else if (word_code(load_acquire(word)) == PENDING) {
@@ -414,10 +446,10 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
 
     void receive()
     {
-        bool again = mutant == NUDGE_TAKEN_FIRST && where == UNMET && take_nudge();
+        bool again = mutant == NUDGE_TAKEN_FIRST && at == UNMET && take_nudge();
 
         touch();
-        if (where == UNMET && !take_slot()) {
+        if (at == UNMET && !take_slot(true)) {
             if (again || take_nudge()) {
                 model_corner(NUDGE_FROM_SPILL);
                 return;
@@ -425,10 +457,19 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             if (mutant == NOTICE_BURIES_UNMET)
                 drop_and_free();
             else
-                noticed = true;
+                at = NOTICED;
             return;
         }
-        if (where == ADRIFT)
+        if (at == LATER) {
+            if (take_nudge()) {
+                model_corner(NUDGED_LATER);
+                return; /* its turn comes */
+            }
+            model_corner(NOTICED_LATER);
+            at = NOTICED;
+            return;
+        }
+        if (at == ADRIFT)
             RL_ASSERT(--adrift >= 0);
         held = NOWHERE;
         if (!again && !take_nudge()) {
@@ -436,9 +477,27 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             drop_and_free();
             return;
         }
-        if (where != BUCKET)
-            model_corner(where == UNMET ? NUDGE_FROM_SLOT : NUDGE_WHILE_ADRIFT);
+        if (at != BUCKET)
+            model_corner(at == UNMET ? NUDGE_FROM_SLOT : NUDGE_WHILE_ADRIFT);
         file();
+    }
+
+    /* A pass begins, or stop: what waited for it. */
+    void file_later_ones()
+    {
+        bool over = at == NOTICED && mutant != NOTICED_LOST;
+
+        if (held != ASIDE)
+            return;
+        held = NOWHERE;
+        if (over) {
+            drop_and_free();
+        } else if (reclaiming) {
+            file();
+        } else {
+            put(BUCKET);
+            held = WHEEL;
+        }
     }
 
     void collect()
@@ -452,8 +511,9 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             receive();
         }
         if (reclaiming || rl::rand(2)) {
-            for (seen = load_seq(slot); seen % 2;) {
-                if (cas_seq(slot, seen, seen + 1)) {
+            for (seen = load_seq(slot); seen % 4 == SLOT_OURS;) {
+                if (cas_seq(slot, seen, slot_emptied(seen))) {
+                    fill_again(slot_emptied(seen));
                     meet();
                     break;
                 }
@@ -469,25 +529,29 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     void pass()
     {
         collect();
+        file_later_ones();
+        if (rl::rand(4) == 0)
+            pass_turnstile(true);
         if (held != WHEEL || word_deadline(load_relaxed(word)) > now)
             return;
-        where = ADRIFT;
+        put(ADRIFT);
         held = HAND;
         if (rl::rand(4) != 0) { /* otherwise stop was asked for, and the hand is put down */
             held = NOWHERE;
             run_due();
         } else if (mutant != HAND_LEFT) {
-            where = BUCKET;
+            put(BUCKET);
         }
     }
 
-    /* ---- lifecycle.c: reclaim_all ---- */
+    /* ---- stop.c: reclaim_all ---- */
 
     void stop()
     {
         reclaiming = true;
         for (;;) {
             collect();
+            file_later_ones();
             if (held != NOWHERE)
                 file();
             if ((adrift == 0 || mutant == STOP_LEAVES_ADRIFT) && load_seq(guests) == 0)

@@ -26,6 +26,11 @@ enum {
     JOB_WITHOUT_SHARE,
     CANCEL_LEAVES_RUNNING,
     WITHDRAWN_DROPPED_TOO,
+    TURNSTILE_READ_LATE,
+    TURNSTILE_NOT_RAISED,
+    NOTICED_LOST,
+    PLACE_BY_ORIGIN,
+    WITHDRAWN_BY_PLACE,
 };
 
 static const model_case mutants[] = {
@@ -46,12 +51,17 @@ static const model_case mutants[] = {
     {JOB_WITHOUT_SHARE, "job on an executor holds no reference"},
     {CANCEL_LEAVES_RUNNING, "cancel that lost lets the task re-arm"},
     {WITHDRAWN_DROPPED_TOO, "withdrawing takes the runtime's share off the count as well"},
+    {TURNSTILE_READ_LATE, "waiter reads the turnstile after `run`"},
+    {TURNSTILE_NOT_RAISED, "end of a run wakes, but does not raise the turnstile"},
+    {NOTICED_LOST, "filing what waits for the next pass forgets that its notice has come"},
+    {PLACE_BY_ORIGIN, "worker believes `where` that it is in its slot, without looking there"},
+    {WITHDRAWN_BY_PLACE, "canceller believes `where`, and empties the slot whatever it holds"},
 };
 
 enum { HANDLES = 3, EXECUTORS = 2, WORKER = HANDLES + EXECUTORS };
 enum { PENDING, NUDGED, DISPATCHED, RUNNING, REARMED, LAST, EXPIRED, CANCELLED };
-enum place { UNMET, BUCKET, ADRIFT };
-enum bucket { NOWHERE, WHEEL, OUT, HAND };
+enum place { UNMET, BUCKET, LATER, NOTICED, ADRIFT };
+enum bucket { NOWHERE, WHEEL, ASIDE, OUT, HAND };
 enum { RUN_NONE, RUN_ON, RUN_AWAITED };
 enum { PERIOD = 5 };
 
@@ -73,6 +83,9 @@ enum corner {
     REFUSED,
     REFUSED_TOO_LATE,
     WAITED,
+    SHARED_TURNSTILE,
+    NOTICED_LATER,
+    NUDGED_LATER,
     RECLAIMED_DISPATCHED,
     CORNERS,
 };
@@ -94,6 +107,7 @@ struct model_timeout {
     rl::atomic<unsigned> word, refs, run, withdrawn;
     rl::var<int> life, linked;
     bool periodic, awaiting[HANDLES];
+    rl::atomic<unsigned> turnstile; /* other timeouts' runs end at it, too */
     /* the books */
     unsigned ended, freed, running;
 
@@ -106,6 +120,7 @@ struct model_timeout {
         life($) = 1;
         linked($) = 0;
         periodic = rl::rand(3) == 0;
+        store_relaxed(turnstile, 0u);
         for (bool &waits : awaiting)
             waits = false;
         ended = freed = running = 0;
@@ -198,20 +213,33 @@ struct model_timeout {
         if (load_acquire(refs) == 1) {
             store_relaxed(run, (unsigned)RUN_NONE);
         } else if (exchange_acq_rel(run, (unsigned)RUN_NONE) == RUN_AWAITED) {
-            for (unsigned i = 0; i < HANDLES; i++)
-                awaiting[i] = false; /* futex_wake_all */
+            pass_turnstile(mutant != TURNSTILE_NOT_RAISED);
         }
+    }
+
+    /* An awaited run is over, of this timeout or of another one. */
+    void pass_turnstile(bool raise)
+    {
+        if (raise)
+            add_acq_rel(turnstile, 1u);
+        for (unsigned i = 0; i < HANDLES; i++)
+            awaiting[i] = false; /* futex_wake_all */
     }
 
     void await_run()
     {
-        unsigned seen;
-
-        while ((seen = load_acquire(run)) != RUN_NONE) {
-            if (seen == RUN_ON && !cas_acq_rel(run, seen, (unsigned)RUN_AWAITED))
+        for (;;) {
+            unsigned seen = load_acquire(turnstile), on = load_acquire(run);
+            if (on == RUN_NONE)
+                return;
+            if (on == RUN_ON && !cas_acq_rel(run, on, (unsigned)RUN_AWAITED))
                 continue;
-            if (run.fetch_add(0u, SEQ) != RUN_AWAITED) /* futex_wait */
+            if (mutant == TURNSTILE_READ_LATE)
+                seen = load_acquire(turnstile);
+            if (turnstile.fetch_add(0u, SEQ) != seen) { /* futex_wait */
+                model_corner(SHARED_TURNSTILE);
                 continue;
+            }
             awaiting[rl::thread_index()] = true;
             model_corner(WAITED);
             while (awaiting[rl::thread_index()])

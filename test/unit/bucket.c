@@ -6,6 +6,8 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,6 +246,43 @@ Test(bucket, earliest)
     add(r, 900);
     cr_assert_eq(r->bucket.earliest, 900);
     cr_assert_eq(bucket_at_most(&r->bucket), 1);
+    rack_close(r);
+}
+
+static atomic_bool moving;
+
+static void *move_to_and_fro(void *arg)
+{
+    hwt_timeout *timeout = arg;
+
+    while (atomic_load(&moving)) {
+        store_relaxed(&timeout->word, word_make(5, WORD_PENDING));
+        store_relaxed(&timeout->word, word_make(20, WORD_PENDING));
+    }
+    return NULL;
+}
+
+/* Whatever it finds of one that is being moved later, it finds no bound above the others. */
+Test(bucket, scan_beside_a_move)
+{
+    struct rack *r = rack_open();
+    pthread_t thread;
+
+    store_relaxed(&r->node[0].word, word_make(10, WORD_PENDING));
+    store_relaxed(&r->node[1].word, word_make(5, WORD_PENDING));
+    for (size_t i = 0; i < 2; i++)
+        cr_assert(bucket_insert(&r->bucket, &r->store, &r->node[i], 5, 0));
+    atomic_store(&moving, true);
+    cr_assert_eq(pthread_create(&thread, NULL, move_to_and_fro, &r->node[1]), 0);
+    for (unsigned i = 0; i < 3000000; i++) {
+        r->bucket.earliest = 0;
+        cr_assert_not_null(bucket_scan(&r->bucket));
+        if (r->bucket.earliest > 10)
+            break;
+    }
+    atomic_store(&moving, false);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_leq(r->bucket.earliest, 10);
     rack_close(r);
 }
 

@@ -317,6 +317,84 @@ WHEEL_TEST(next, while_another_advances)
     rig_close(&r);
 }
 
+static void *ask(void *arg)
+{
+    *(uint64_t *)arg = hwt_timer_next_deadline(r.timer);
+    return NULL;
+}
+
+static uint64_t next_elsewhere(void)
+{
+    uint64_t said = 0;
+    pthread_t thread;
+
+    cr_assert_eq(pthread_create(&thread, NULL, ask, &said), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    return said;
+}
+
+/* What a task has re-armed is known to others at once, also if it asks itself meanwhile. */
+static void rearm_and_ask(hwt_timeout *self, uint64_t now)
+{
+    if (now != test_epochs[1] + 777 + HWT_SEC(1))
+        return;
+    submit(HWT_SEC(50));
+    cr_assert(hwt_timeout_reschedule(self, HWT_SEC(20)));
+    cr_assert_leq(next_elsewhere(), now + HWT_SEC(20));
+    cr_assert_eq(next(), now + HWT_SEC(20));
+    cr_assert_leq(next_elsewhere(), now + HWT_SEC(20));
+}
+
+WHEEL_TEST(next, while_a_task_has_rearmed)
+{
+    inside_a_task(wheel, 0, rearm_and_ask);
+}
+
+/* ---- with an executor ---- */
+
+static void (*run_handed_over)(void *job);
+static void *handed_over;
+
+static int take_over(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    run_handed_over = run;
+    handed_over = job;
+    return 0;
+}
+
+/* Nobody is in advance; the worker's part has taken in what the re-arm told it. */
+static void rearm_on_executor(hwt_timeout *timeout, void *arg)
+{
+    uint64_t now = hwt_timer_now(r.timer);
+
+    (void)arg;
+    cr_assert(hwt_timeout_reschedule(timeout, HWT_SEC(20)));
+    for (unsigned i = 0; i < 3; i++) {
+        cr_assert_eq(next(), now + HWT_SEC(20));
+        cr_assert_eq(next_elsewhere(), now + HWT_SEC(20));
+    }
+    cr_assert(hwt_timeout_reschedule(timeout, HWT_SEC(60)));
+    cr_assert_eq(next_elsewhere(), now + HWT_SEC(50));
+    cr_assert(hwt_timeout_reschedule(timeout, HWT_SEC(30)));
+    cr_assert_eq(hwt_timer_advance(r.timer), -EDEADLK);
+    cr_assert_eq(next_elsewhere(), now + HWT_SEC(30));
+}
+
+WHEEL_TEST(next, rearmed_on_an_executor)
+{
+    rig_prepare(&r, wheel, test_epochs[1]);
+    r.config.execute = take_over;
+    cr_assert_eq(rig_open(&r), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, rearm_on_executor, NULL, HWT_SEC(1), NULL), 0);
+    cr_assert_eq(rig_advance_by(&r, HWT_SEC(1)), 1);
+    submit(HWT_SEC(50));
+    run_handed_over(handed_over);
+    cr_assert_eq(next(), r.clock.now + HWT_SEC(30));
+    cr_assert_eq(hwt_timer_stop(r.timer, NULL), 0);
+    rig_close(&r);
+}
+
 static atomic_bool looking;
 
 static void *look_all_the_time(void *arg)

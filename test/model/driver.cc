@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who acts as the worker with HWT_DRIVE_CALLER (driver.c): two threads in hwt_timer_advance, two
+ * that look for the next deadline, one that stops. One at a time, who sees what the one before did;
+ * an advance gives up only for another advance; nobody waits for ever (relacy calls it a livelock).
+ */
+#include "model.h"
+
+enum {
+    TAKEN_RELAXED = 1,
+    ENDED_RELAXED,
+    ENDED_BY_STORE,
+    AWAITED_NOT_SAID,
+    AWAITED_STORED,
+    SLEEPS_UNSEEN,
+    AWAITED_TAKEN_FOR_ANOTHER,
+    STOP_GIVES_UP,
+};
+
+static const model_case mutants[] = {
+    {TAKEN_RELAXED, "driver's place taken without acquire"},
+    {ENDED_RELAXED, "driver's place left without release"},
+    {ENDED_BY_STORE, "driver's place left without looking whether it is awaited"},
+    {AWAITED_NOT_SAID, "waiter sleeps without having said so"},
+    {AWAITED_STORED, "waiter says so by a store"},
+    {SLEEPS_UNSEEN, "waiter sleeps whatever the word says by then"},
+    {AWAITED_TAKEN_FOR_ANOTHER, "an advance that is awaited is not known as one"},
+    {STOP_GIVES_UP, "stop does not wait for an advance"},
+};
+
+enum { ADVANCERS = 2, LOOKERS = 2, STOPPER = ADVANCERS + LOOKERS, THREADS };
+enum { NONE, LOOKS, ADVANCES, STOPS, AWAITED };
+
+enum corner { GAVE_UP, SLEPT, STOP_SLEPT, CORNERS };
+
+struct driver : rl::test_suite<driver, THREADS> {
+    rl::atomic<unsigned> word;
+    rl::var<unsigned> wheel; /* whatever the worker owns */
+    /* in the kernel, and the books */
+    bool asleep[THREADS];
+    unsigned inside;
+
+    void before()
+    {
+        model_setup setup(THREADS, 8);
+        store_relaxed(word, (unsigned)NONE);
+        wheel($) = 0;
+        for (bool &sleeps : asleep)
+            sleeps = false;
+        inside = 0;
+    }
+
+    void futex_wait(unsigned expected)
+    {
+        unsigned me = rl::thread_index();
+
+        if (mutant != SLEEPS_UNSEEN && (MODEL_STEP, word.fetch_add(0u, SEQ)) != expected)
+            return;
+        asleep[me] = true;
+        model_corner(me == STOPPER ? STOP_SLEPT : SLEPT);
+        while (asleep[me])
+            rl::yield(1, $);
+    }
+
+    bool begin(unsigned as)
+    {
+        unsigned seen = load_acquire(word);
+
+        for (;;) {
+            if (seen == NONE) {
+                if (mutant == TAKEN_RELAXED ? cas_relaxed(word, seen, as)
+                                            : cas_acq_rel(word, seen, as))
+                    return true;
+                continue;
+            }
+            if ((mutant == AWAITED_TAKEN_FOR_ANOTHER ? seen : seen & ~(unsigned)AWAITED) ==
+                    ADVANCES &&
+                (as != STOPS || mutant == STOP_GIVES_UP)) {
+                RL_ASSERT(as != STOPS);
+                return false;
+            }
+            if (mutant == AWAITED_TAKEN_FOR_ANOTHER)
+                RL_ASSERT(as == STOPS || (seen & ~(unsigned)AWAITED) != ADVANCES);
+            if (mutant == AWAITED_STORED) {
+                store_seq(word, seen | AWAITED);
+                futex_wait(seen | AWAITED);
+            } else if (mutant == AWAITED_NOT_SAID) {
+                futex_wait(seen);
+            } else if (seen & AWAITED || cas_acq_rel(word, seen, seen | AWAITED)) {
+                futex_wait(seen | AWAITED);
+            }
+            seen = load_acquire(word);
+        }
+    }
+
+    void end()
+    {
+        unsigned seen = AWAITED;
+
+        if (mutant == ENDED_BY_STORE) {
+            seen = load_acquire(word);
+            store_release(word, (unsigned)NONE);
+        } else if (mutant == ENDED_RELAXED) {
+            seen = exchange_relaxed(word, (unsigned)NONE);
+        } else {
+            seen = exchange_acq_rel(word, (unsigned)NONE);
+        }
+        if (seen & AWAITED) {
+            (void)load_relaxed(word); /* a step, before the system call */
+            for (bool &sleeps : asleep)
+                sleeps = false;
+        }
+    }
+
+    void drive(unsigned as)
+    {
+        if (!begin(as)) {
+            model_corner(GAVE_UP);
+            return;
+        }
+        RL_ASSERT(++inside == 1);
+        wheel($) = wheel($) + 1;
+        for (unsigned steps = rl::rand(4); steps > 0; steps--)
+            (void)load_relaxed(word);
+        inside--;
+        end();
+    }
+
+    void thread(unsigned index)
+    {
+        for (unsigned times = index == STOPPER ? 1 : 1 + rl::rand(2); times > 0; times--)
+            drive(index < ADVANCERS ? ADVANCES : index < STOPPER ? LOOKS : STOPS);
+    }
+};
+
+int main()
+{
+    return model_check<driver>("one driver at a time", mutants, 200000, CORNERS) ? 0 : 1;
+}
