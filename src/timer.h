@@ -107,10 +107,10 @@ struct hwt_timer {
     pthread_cond_t stopped;
     pthread_t thread;
     bool has_thread;
-    _Atomic uint32_t driver; /* enum driver; futex word */
-    _Atomic uint32_t guests; /* handle calls that stop must wait for (handle.c) */
+    _Atomic uint32_t driver;  /* enum driver; futex word */
+    _Atomic uint32_t guests;  /* handle calls that stop must wait for (handle.c) */
     _Atomic uint32_t rearmed; /* runs on an executor's threads that have been re-armed (run.c) */
-    hwt_timer *next_shell;   /* under the registry's lock */
+    hwt_timer *next_shell;    /* under the registry's lock */
     bool forsaken; /* in a forked child: destroyed by one of its callbacks (lifecycle.c) */
 };
 

@@ -104,7 +104,8 @@ static bool disarm(void)
 static uint64_t injected;
 
 /* Runs a scenario with its first, second, ... request failing, until it does not ask so often. */
-static __attribute__((unused)) void each_failing(void (*scenario)(void), void (*prepare)(void), void (*check)(void))
+static __attribute__((unused)) void each_failing(void (*scenario)(void), void (*prepare)(void),
+                                                 void (*check)(void))
 {
     for (int follow = 0; follow < 2; follow++) {
         for (uint64_t nth = 0; nth < 200; nth++) {

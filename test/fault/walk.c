@@ -22,7 +22,7 @@ enum state { FREE, PENDING, DISPATCHED, RUNNING, OVER };
 struct item {
     hwt_timeout *timeout; /* NULL: it has no handle */
     enum state state;
-    bool fresh;   /* submitted, moved or to run again since the pass began */
+    bool fresh; /* submitted, moved or to run again since the pass began */
     bool hooked, periodic;
     bool rearmed; /* while it runs */
     bool cancelled_in_run;
@@ -173,8 +173,7 @@ static void meddle(void)
             break;
         default:
             if (stress_one_in(16) && !fixed_rate)
-                now_ns += stress_one_in(2) ? stress_below(2 * tick_ns)
-                                           : -stress_below(2 * tick_ns);
+                now_ns += stress_one_in(2) ? stress_below(2 * tick_ns) : -stress_below(2 * tick_ns);
             if (now_ns < least_now)
                 least_now = now_ns;
         }
@@ -444,8 +443,7 @@ static void move(struct item *item, uint64_t deadline)
     if (!item->timeout || item == running || (item->periodic && fixed_rate && deadline < now_ns))
         return;
     moved = hwt_timeout_reschedule_at(item->timeout, deadline);
-    STRESS_CHECK(moved == (item->state == PENDING), "moved: %d, state %d", moved,
-                 (int)item->state);
+    STRESS_CHECK(moved == (item->state == PENDING), "moved: %d, state %d", moved, (int)item->state);
     if (moved) {
         item->deadline = deadline;
         item->fresh = true;
@@ -506,23 +504,24 @@ static void step_clock(void)
         break;
     default:
         next = hwt_timer_next_deadline(timer);
-        if (next < UINT64_C(1) << 60 && next > now_ns && (!fixed_rate || next - now_ns < 64 * tick_ns))
+        if (next < UINT64_C(1) << 60 && next > now_ns &&
+            (!fixed_rate || next - now_ns < 64 * tick_ns))
             now_ns = next;
     }
 }
 
 static void burst(void)
 {
-    unsigned count = stress_one_in(12) ? 1 + (unsigned)stress_below(3000)
-                                       : 1 + (unsigned)stress_below(40);
+    unsigned count =
+        stress_one_in(12) ? 1 + (unsigned)stress_below(3000) : 1 + (unsigned)stress_below(40);
     uint64_t base = some_deadline(), spread;
     unsigned shape = (unsigned)stress_below(4);
 
     spread = shape == 0 ? 1 : shape == 1 ? 1 + tick_ns / 64 : shape == 2 ? tick_ns : 8 * tick_ns;
     for (unsigned i = 0; i < count; i++)
-        submit(shape == 3 && stress_one_in(2)          ? some_deadline()
-               : base > UINT64_MAX - spread ? base
-                                            : base + stress_below(spread),
+        submit(shape == 3 && stress_one_in(2) ? some_deadline()
+               : base > UINT64_MAX - spread   ? base
+                                              : base + stress_below(spread),
                false);
 }
 
@@ -564,9 +563,7 @@ static void play(void)
     case 2:
     case 3: change_many(); break;
     case 4: check_next(); break;
-    case 5:
-        run_jobs((unsigned)stress_below(2 * job_count + 1));
-        break;
+    case 5: run_jobs((unsigned)stress_below(2 * job_count + 1)); break;
     case 6:
         if (disarm())
             injected += atomic_load(&failed);
@@ -616,9 +613,8 @@ static void stop(void)
 
 static void configure(hwt_config *config)
 {
-    static const uint64_t ticks[] = {HWT_USEC(1),   HWT_USEC(100), HWT_MSEC(1),
-                                     (1u << 22) - 1, 1u << 22,      HWT_MSEC(10),
-                                     HWT_SEC(1),    HWT_SEC(3600)};
+    static const uint64_t ticks[] = {HWT_USEC(1), HWT_USEC(100), HWT_MSEC(1), (1u << 22) - 1,
+                                     1u << 22,    HWT_MSEC(10),  HWT_SEC(1),  HWT_SEC(3600)};
 
     hwt_config_init(config);
     config->drive = HWT_DRIVE_CALLER;
@@ -634,7 +630,8 @@ static void configure(hwt_config *config)
     fixed_rate = stress_one_in(3);
     if (executor)
         config->execute = execute;
-    now_ns = stress_one_in(4) ? tick_ns * 200000 : HWT_SEC(86400) * stress_below(4000) + tick_ns * 200000;
+    now_ns = stress_one_in(4) ? tick_ns * 200000
+                              : HWT_SEC(86400) * stress_below(4000) + tick_ns * 200000;
 }
 
 static void play_round(void)
@@ -666,6 +663,7 @@ int main(int argc, char **argv)
     while (rounds == 0 || stress_now() < end_at)
         play_round();
     *stress_seed() = base;
-    return stress_end("fault/walk", "%" PRIu64 " rounds, %" PRIu64 " runs, %" PRIu64 " requests failed",
-                      rounds, runs_seen, injected);
+    return stress_end("fault/walk",
+                      "%" PRIu64 " rounds, %" PRIu64 " runs, %" PRIu64 " requests failed", rounds,
+                      runs_seen, injected);
 }
