@@ -122,8 +122,8 @@ static uint64_t read_bounds(const hwt_timer *timer)
 
 /*
  * Without the wheel: no deadline is earlier, but it may be of one that was cancelled. Two looks:
- * while this one goes on, a deadline may come from a lane to the worker, and be told once more to a
- * lane that this has seen, by whoever queues the nudge; but not a third time.
+ * meanwhile a deadline may come from a lane to the worker, and be told once more to a lane that the
+ * first look has seen, by whoever queues the nudge; but not a third time.
  */
 static uint64_t estimate(const hwt_timer *timer)
 {

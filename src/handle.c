@@ -124,8 +124,8 @@ static void nudge(hwt_timer *timer, hwt_timeout *timeout)
 }
 
 /*
- * Earlier, or nudged: what is to be touched after the word was won, or the nudge was queued, is
- * held by nothing but this: the worker's next wake-up, and the descriptor that is set to it.
+ * Earlier, or nudged: what is to be touched after the word was won, or the nudge was queued,
+ * nothing but this holds: the worker's next wake-up, and the descriptor that is set to it.
  */
 static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64_t deadline)
 {

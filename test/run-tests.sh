@@ -195,18 +195,21 @@ spin_option() # file what
 
 spin_model() # name
 {
-    local name=$1 source=$PWD/test/$1.pml log=$PWD/$logs/$1.log dir=$programs/$1.spin claim compile
+    local name=$1 source=$PWD/test/$1.pml log=$PWD/$logs/$1.log dir=$programs/$1.spin
+    local claim claims compile
     read -ra compile <<<"$(spin_option "$source" spin)"
     mkdir -p "$dir" "${log%/*}"
-    if ! (cd "$dir" && spin -a "$source" && gcc -O2 -w "${compile[@]}" -o claims pan.c &&
-        gcc -O2 -w "${compile[@]}" -DNOCLAIM -o plain pan.c) >"$log" 2>&1; then
+    claims=$(sed -n 's/^ltl  *\([A-Za-z0-9_]*\).*/\1/p' "$source")
+    if ! (cd "$dir" && spin -a "$source" &&
+        gcc -O2 -w "${compile[@]}" -DNOCLAIM -o plain pan.c &&
+        { [ -z "$claims" ] || gcc -O2 -w "${compile[@]}" -o claims pan.c; }) >"$log" 2>&1; then
         fail "$name" 1 "does not compile" "$log"
         return
     fi
     spin_run "$name" "$dir/plain" "$log" "$(spin_option "$source" pan)"
-    while read -r claim; do
+    for claim in $claims; do
         spin_run "$name $claim" "$dir/claims" "$log" "$(spin_option "$source" pan)" -N "$claim"
-    done < <(sed -n 's/^ltl  *\([A-Za-z0-9_]*\).*/\1/p' "$source")
+    done
 }
 
 spin_run() # name verifier log options arguments...

@@ -154,7 +154,7 @@ struct next : rl::test_suite<next, THREADS> {
         if (mutant == SIGNED_IN_LATE)
             add_seq(guests, 1u);
         if (deadline >= seen / 4) {
-            /* Later than the other one's, whose word is left: all known is known for good. */
+            /* later than the other's, which is left, so that what is known stays known */
             if (seen % 4 == NUDGED && mutant != LATER_NOT_TOLD)
                 lower(moved[lane], deadline);
         } else if (seen % 4 == PENDING) {
@@ -353,9 +353,9 @@ struct next : rl::test_suite<next, THREADS> {
     unsigned estimate()
     {
         unsigned said = estimate_once();
-        return mutant == ASKS_ONCE || mutant == ASKS_WORKER_FIRST
-                   ? said
-                   : least(said, estimate_once());
+        if (mutant == ASKS_ONCE || mutant == ASKS_WORKER_FIRST)
+            return said;
+        return least(said, estimate_once());
     }
 
     void ask()

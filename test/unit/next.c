@@ -404,7 +404,7 @@ static void *look_all_the_time(void *arg)
     return arg;
 }
 
-/* It waits for one who only looks. */
+/* It waits for one who only looks (C16). */
 WHEEL_TEST(next, advance_beside_those_who_look)
 {
     pthread_t thread[2];
