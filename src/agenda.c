@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "agenda.h"
+#include "agenda_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RANK_MAX    (~(agenda_rank)0)
-#define DIGIT_MASK  ((1u << AGENDA_DIGIT) - 1)
-#define PURGE_ABOVE 64 /* noticed ones, and half of all */
-#define TIE_LEVEL   3  /* a part of more is too wide to open all of a tie that belongs there */
-#define TIE_STEP    16 /* chunks opened at a time */
-
-struct agenda_memory {
-    struct bucket part[AGENDA_LEVELS][AGENDA_PARTS];
-    hwt_timeout *listed[AGENDA_LEVELS][AGENDA_PARTS]; /* in a part, by `where` */
-    struct entry entries[AGENDA_FRONT];               /* the front */
-    struct entry spare[AGENDA_FRONT];                 /* while sorting */
-    uint64_t packed[2][AGENDA_FRONT];                 /* while sorting */
-};
+#define TIE_LEVEL 3  /* a part of more is too wide to open all of a tie that belongs there */
+#define TIE_STEP  16 /* chunks opened at a time */
 
 int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_ns)
 {
@@ -45,171 +34,6 @@ void agenda_destroy(struct agenda *agenda)
     agenda->more = NULL;
 }
 
-/* ---- ranks ---- */
-
-static agenda_rank rank_make(const struct agenda *agenda, uint64_t deadline, uint64_t stamp)
-{
-    return ((agenda_rank)deadline << STAMP_BITS | stamp) << agenda->pad;
-}
-
-static agenda_rank rank_of_entry(const struct agenda *agenda, const struct entry *entry)
-{
-    return rank_make(agenda, entry->deadline, entry->stamp);
-}
-
-static uint64_t rank_deadline(const struct agenda *agenda, agenda_rank rank)
-{
-    return (uint64_t)(rank >> (STAMP_BITS + agenda->pad));
-}
-
-/* The lowest bit of a level's digits, as one of deadlines; below 0: of stamps. */
-static int level_bit(const struct agenda *agenda, unsigned level)
-{
-    return (int)(level * AGENDA_DIGIT) - STAMP_BITS - (int)agenda->pad;
-}
-
-/* The highest digit in which they differ. */
-static unsigned level_of(agenda_rank a, agenda_rank b)
-{
-    agenda_rank differ = a ^ b;
-    uint64_t high = (uint64_t)(differ >> 64), low = (uint64_t)differ;
-
-    if (high)
-        return (unsigned)(127 - __builtin_clzll(high)) / AGENDA_DIGIT;
-    return low ? (unsigned)(63 - __builtin_clzll(low)) / AGENDA_DIGIT : 0;
-}
-
-static unsigned digit(agenda_rank rank, unsigned level)
-{
-    return (unsigned)(rank >> (level * AGENDA_DIGIT)) & DIGIT_MASK;
-}
-
-/* The lowest rank of a part, and the first one beyond it. */
-static agenda_rank part_start(const struct agenda *agenda, unsigned level, unsigned part)
-{
-    unsigned shift = (level + 1) * AGENDA_DIGIT;
-    agenda_rank above = agenda->last >> shift << shift;
-    return above | (agenda_rank)part << (level * AGENDA_DIGIT);
-}
-
-static agenda_rank part_end(const struct agenda *agenda, unsigned level, unsigned part)
-{
-    return part_start(agenda, level, part) + ((agenda_rank)1 << (level * AGENDA_DIGIT));
-}
-
-/*
- * The deadline that a slot's key stands for, its lowest bits cleared: the one of that key at or
- * after `base`.
- */
-static uint64_t deadline_of_key(const struct agenda *agenda, uint64_t packed, uint64_t base)
-{
-    uint64_t from = base >> agenda->quantum;
-
-    return (from + packed_bits_from(packed, from)) << agenda->quantum;
-}
-
-/* ---- parts ---- */
-
-static void push_listed(hwt_timeout **list, hwt_timeout *timeout)
-{
-    timeout_set_where(timeout, *list,
-                      timeout->place == PLACE_NOTICED ? PLACE_NOTICED : PLACE_LISTED);
-    *list = timeout;
-}
-
-static hwt_timeout *pop_listed(hwt_timeout **list)
-{
-    hwt_timeout *timeout = *list;
-
-    if (timeout)
-        *list = timeout_fellow(timeout);
-    return timeout;
-}
-
-HOT void put_in_part(struct agenda *agenda, unsigned level, unsigned part, uint64_t packed)
-{
-    struct agenda_memory *more = agenda->more;
-
-    agenda->occupied[level] |= UINT64_C(1) << part;
-    if (unlikely(!bucket_append(&more->part[level][part], agenda->store, packed, 0)))
-        push_listed(&more->listed[level][part], packed_timeout(packed));
-}
-
-static void place_packed(struct agenda *agenda, uint64_t packed, agenda_rank rank)
-{
-    unsigned level = level_of(rank, agenda->last);
-    put_in_part(agenda, level, digit(rank, level), packed);
-}
-
-static void place(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank)
-{
-    hwt_assert(rank >= agenda->last);
-    place_packed(agenda, packed_make(timeout, agenda_key(agenda, rank_deadline(agenda, rank))),
-                 rank);
-}
-
-/* False: no part holds anything. */
-static bool lowest_part(const struct agenda *agenda, unsigned *level, unsigned *part)
-{
-    for (*level = 0; *level < AGENDA_LEVELS; ++*level) {
-        if (agenda->occupied[*level]) {
-            *part = (unsigned)__builtin_ctzll(agenda->occupied[*level]);
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool part_is_empty(const struct agenda *agenda, unsigned level, unsigned part)
-{
-    return bucket_is_empty(&agenda->more->part[level][part]) && !agenda->more->listed[level][part];
-}
-
-/* Some of what was put in a part's bucket; 0: it is empty. */
-static unsigned take_packed(struct agenda *agenda, struct bucket *bucket, uint64_t *packed,
-                            unsigned most)
-{
-    unsigned count = bucket_take(bucket, agenda->store, packed, most, NULL);
-
-    bucket_invert(packed, count);
-    return count;
-}
-
-/* All of a part into another, as it is. */
-static void pour(struct agenda *agenda, unsigned level, unsigned part, unsigned to_level,
-                 unsigned to_part)
-{
-    struct agenda_memory *more = agenda->more;
-    uint64_t batch[BUCKET_BATCH];
-    hwt_timeout *timeout;
-    unsigned count;
-
-    while ((count = take_packed(agenda, &more->part[level][part], batch, BUCKET_BATCH)) > 0) {
-        for (unsigned i = 0; i < count; i++)
-            put_in_part(agenda, to_level, to_part, batch[i]);
-    }
-    while ((timeout = pop_listed(&more->listed[level][part])) != NULL) {
-        push_listed(&more->listed[to_level][to_part], timeout);
-        agenda->occupied[to_level] |= UINT64_C(1) << to_part;
-    }
-}
-
-/*
- * A lower `last`: what lies below the highest digit in which the two differ now differs in that
- * digit, all of it in the same way.
- */
-static void rewind_to(struct agenda *agenda, agenda_rank rank)
-{
-    unsigned level, part, to_level = level_of(rank, agenda->last);
-    unsigned to_part = digit(agenda->last, to_level);
-
-    while (lowest_part(agenda, &level, &part) && level < to_level) {
-        pour(agenda, level, part, to_level, to_part);
-        agenda->occupied[level] &= ~(UINT64_C(1) << part);
-    }
-    agenda->last = rank;
-}
-
 /* ---- the front ---- */
 
 static unsigned front_length(const struct agenda *agenda)
@@ -224,13 +48,13 @@ static void evict(struct agenda *agenda)
     unsigned from = agenda->lo + front_length(agenda) / 2, level, part;
     agenda_rank rank = rank_of_entry(agenda, &front[from]);
 
-    if (!lowest_part(agenda, &level, &part))
+    if (!part_lowest(agenda, &level, &part))
         agenda->last = rank;
     else if (rank < agenda->last)
-        rewind_to(agenda, rank);
+        parts_rewind(agenda, rank);
     agenda->bound = rank;
     for (unsigned i = from; i < agenda->hi; i++)
-        place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
+        parts_place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
     agenda->hi = from;
 }
 
@@ -278,7 +102,7 @@ static void add_rank(struct agenda *agenda, hwt_timeout *timeout, agenda_rank ra
     if (rank < agenda->bound)
         insert_into_front(agenda, &entry);
     else
-        place(agenda, timeout, rank);
+        parts_place(agenda, timeout, rank);
 }
 
 void agenda_add(struct agenda *agenda, hwt_timeout *timeout, uint64_t deadline)
@@ -297,7 +121,7 @@ static void send_back_moved(struct agenda *agenda, agenda_rank end)
 
     while (agenda->hi > agenda->lo && rank_of_entry(agenda, &front[agenda->hi - 1]) >= end) {
         const struct entry *entry = &front[--agenda->hi];
-        place(agenda, entry->timeout, rank_of_entry(agenda, entry));
+        parts_place(agenda, entry->timeout, rank_of_entry(agenda, entry));
     }
 }
 
@@ -320,13 +144,13 @@ static void fill_front(struct agenda *agenda, unsigned level, unsigned part)
     uint64_t *packed = more->packed[0];
     unsigned count = 0, more_count;
 
-    while ((more_count = take_packed(agenda, &more->part[level][part], packed + count,
-                                     AGENDA_FRONT - count)) > 0) {
+    while ((more_count = part_take(agenda, &more->part[level][part], packed + count,
+                                   AGENDA_FRONT - count)) > 0) {
         packed_prefetch(packed + count, more_count);
         count += more_count;
     }
     while (count < AGENDA_FRONT && more->listed[level][part])
-        packed[count++] = packed_make(pop_listed(&more->listed[level][part]), 0);
+        packed[count++] = packed_make(part_pop_listed(&more->listed[level][part]), 0);
     agenda->last = start;
     agenda->bound = start; /* equal ranks, so many that they do not fit: in any order */
     if (part_is_empty(agenda, level, part)) {
@@ -355,10 +179,10 @@ static bool spread_by_key(struct agenda *agenda, uint64_t packed, uint64_t base,
     if (unlikely(!differ))
         return false;
     level = (63 - (unsigned)__builtin_clzll(differ) + STAMP_BITS + agenda->pad) / AGENDA_DIGIT;
-    bit = level_bit(agenda, level);
+    bit = rank_level_bit(agenda, level);
     if (unlikely(bit < (int)agenda->quantum))
         return false;
-    put_in_part(agenda, level, (unsigned)(deadline >> bit) & DIGIT_MASK, packed);
+    part_put(agenda, level, (unsigned)(deadline >> bit) & DIGIT_MASK, packed);
     return true;
 }
 
@@ -382,7 +206,7 @@ static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
     struct agenda_memory *more = agenda->more;
     agenda_rank start = part_start(agenda, level, part);
     /* the keys tell the rest of the deadlines, and there is a rest */
-    int bit = level_bit(agenda, level);
+    int bit = rank_level_bit(agenda, level);
     bool known = bit > (int)agenda->quantum && bit <= (int)(PACKED_BITS + agenda->quantum);
     uint64_t batch[BUCKET_BATCH];
     struct bucket from;
@@ -394,20 +218,10 @@ static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
     more->listed[level][part] = NULL;
     agenda->occupied[level] &= ~(UINT64_C(1) << part);
     agenda->last = agenda->bound = start;
-    while ((count = take_packed(agenda, &from, batch, BUCKET_BATCH)) > 0)
+    while ((count = part_take(agenda, &from, batch, BUCKET_BATCH)) > 0)
         spread_batch(agenda, batch, count, rank_deadline(agenda, start), known);
-    while ((timeout = pop_listed(&listed)) != NULL)
+    while ((timeout = part_pop_listed(&listed)) != NULL)
         spread_touched(agenda, timeout);
-}
-
-static bool part_fits(const struct agenda *agenda, unsigned level, unsigned part)
-{
-    const hwt_timeout *timeout = agenda->more->listed[level][part];
-    size_t count = bucket_at_most(&agenda->more->part[level][part]);
-
-    for (; timeout && count <= AGENDA_FRONT; timeout = timeout_fellow(timeout))
-        count++;
-    return count <= AGENDA_FRONT;
 }
 
 /* ---- ties: a large bucket, all of one deadline ---- */
@@ -473,7 +287,7 @@ static bool refill(struct agenda *agenda)
     if (unlikely(!bucket_is_empty(&agenda->rest)))
         spread_rest(agenda);
     while (agenda->lo == agenda->hi) {
-        bool any = lowest_part(agenda, &level, &part);
+        bool any = part_lowest(agenda, &level, &part);
         bool tied = unlikely(!bucket_is_empty(&agenda->tie)) &&
                     (!any || tie_rank(agenda) < part_end(agenda, level, part));
 
@@ -533,13 +347,13 @@ static void retreat(struct agenda *agenda, agenda_rank rank)
         rank = rank_of_entry(agenda, &front[agenda->lo]);
     if (!bucket_is_empty(&agenda->tie) && tie_rank(agenda) < rank)
         rank = tie_rank(agenda);
-    if (!lowest_part(agenda, &level, &part))
+    if (!part_lowest(agenda, &level, &part))
         agenda->last = rank;
     else if (rank < agenda->last)
-        rewind_to(agenda, rank);
+        parts_rewind(agenda, rank);
     agenda->bound = agenda->last;
     for (unsigned i = agenda->lo; i < agenda->hi; i++)
-        place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
+        parts_place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
     agenda->lo = agenda->hi = 0;
 }
 
@@ -588,13 +402,6 @@ void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t ba
 
 /* ---- taking out ---- */
 
-static void drop(struct agenda *agenda, hwt_timeout *timeout)
-{
-    push_listed(&agenda->dropped, timeout);
-    agenda->count--;
-    agenda->noticed--;
-}
-
 const struct entry *agenda_find_first(struct agenda *agenda)
 {
     while (agenda->lo < agenda->hi || (!agenda_is_empty(agenda) && refill(agenda))) {
@@ -604,7 +411,7 @@ const struct entry *agenda_find_first(struct agenda *agenda)
 
         if (unlikely(timeout->place == PLACE_NOTICED)) {
             agenda->lo++;
-            drop(agenda, timeout);
+            agenda_drop(agenda, timeout);
         } else if (unlikely(deadline > first->deadline)) { /* moved later meanwhile */
             agenda->lo++;
             add_rank(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
@@ -613,163 +420,4 @@ const struct entry *agenda_find_first(struct agenda *agenda)
         }
     }
     return NULL;
-}
-
-/* ---- what is over ---- */
-
-static void purge_front(struct agenda *agenda)
-{
-    struct entry *front = agenda->front;
-    unsigned to = agenda->lo;
-
-    for (unsigned i = agenda->lo; i < agenda->hi; i++) {
-        if (front[i].timeout->place == PLACE_NOTICED)
-            drop(agenda, front[i].timeout);
-        else
-            front[to++] = front[i];
-    }
-    agenda->hi = to;
-}
-
-static void purge_part(struct agenda *agenda, unsigned level, unsigned part)
-{
-    struct agenda_memory *more = agenda->more;
-    hwt_timeout *listed = more->listed[level][part], *timeout;
-    uint64_t batch[BUCKET_BATCH];
-    struct bucket from;
-    unsigned count;
-
-    memset(&from, 0, sizeof from);
-    bucket_move_packed(&from, &more->part[level][part]);
-    more->listed[level][part] = NULL;
-    while ((count = take_packed(agenda, &from, batch, BUCKET_BATCH)) > 0) {
-        for (unsigned i = 0; i < count; i++) {
-            if (packed_timeout(batch[i])->place == PLACE_NOTICED)
-                drop(agenda, packed_timeout(batch[i]));
-            else
-                put_in_part(agenda, level, part, batch[i]);
-        }
-    }
-    while ((timeout = pop_listed(&listed)) != NULL) {
-        if (timeout->place == PLACE_NOTICED)
-            drop(agenda, timeout);
-        else
-            push_listed(&more->listed[level][part], timeout);
-    }
-}
-
-static void purge(struct agenda *agenda)
-{
-    purge_front(agenda);
-    for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
-        for (unsigned part = 0; part < AGENDA_PARTS; part++) {
-            if (agenda->occupied[level] >> part & 1)
-                purge_part(agenda, level, part);
-        }
-    }
-}
-
-void agenda_notice(struct agenda *agenda, hwt_timeout *timeout)
-{
-    timeout->place = PLACE_NOTICED;
-    agenda->noticed++;
-    if (agenda->noticed > PURGE_ABOVE && agenda->noticed > agenda->count / 2)
-        purge(agenda);
-}
-
-static bool extract_from_front(struct agenda *agenda, const hwt_timeout *timeout)
-{
-    struct entry *front = agenda->front;
-
-    for (unsigned i = agenda->lo; i < agenda->hi; i++) {
-        if (front[i].timeout != timeout)
-            continue;
-        memmove(front + i, front + i + 1, (agenda->hi - i - 1) * sizeof *front);
-        agenda->hi--;
-        return true;
-    }
-    return false;
-}
-
-static bool extract_listed(hwt_timeout **list, const hwt_timeout *timeout)
-{
-    hwt_timeout *before = NULL, *here = *list;
-
-    for (; here && here != timeout; here = timeout_fellow(here))
-        before = here;
-    if (!here)
-        return false;
-    if (before)
-        timeout_set_where(before, timeout_fellow(here), (enum timeout_place)before->place);
-    else
-        *list = timeout_fellow(here);
-    return true;
-}
-
-static bool extract_from_parts(struct agenda *agenda, hwt_timeout *timeout)
-{
-    struct agenda_memory *more = agenda->more;
-
-    for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
-        for (unsigned part = 0; part < AGENDA_PARTS; part++) {
-            if (!(agenda->occupied[level] >> part & 1))
-                continue;
-            if (extract_listed(&more->listed[level][part], timeout) ||
-                bucket_extract(&more->part[level][part], agenda->store, timeout))
-                return true;
-        }
-    }
-    return false;
-}
-
-void agenda_extract(struct agenda *agenda, hwt_timeout *timeout)
-{
-    bool found = extract_from_front(agenda, timeout) || extract_from_parts(agenda, timeout);
-
-    hwt_assert(found);
-    (void)found;
-    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
-    agenda->count--;
-}
-
-hwt_timeout *agenda_take_dropped(struct agenda *agenda)
-{
-    return agenda->dropped ? pop_listed(&agenda->dropped) : NULL;
-}
-
-/* ---- validator ---- */
-
-static size_t check_front(const struct agenda *agenda)
-{
-    const struct entry *front = agenda->front;
-    size_t noticed = 0;
-
-    hwt_assert(agenda->lo <= agenda->hi && agenda->hi <= AGENDA_FRONT);
-    for (unsigned i = agenda->lo; i < agenda->hi; i++) {
-        hwt_assert(i == agenda->lo || !entry_before(&front[i], &front[i - 1])); /* A1 */
-        hwt_assert(!bucket_holds(front[i].timeout));
-        noticed += front[i].timeout->place == PLACE_NOTICED;
-    }
-    return noticed;
-}
-
-size_t agenda_check(struct agenda *agenda)
-{
-    size_t count = front_length(agenda), noticed = check_front(agenda);
-    const struct agenda_memory *more = agenda->more;
-
-    for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
-        for (unsigned part = 0; part < AGENDA_PARTS; part++) {
-            const hwt_timeout *listed = more->listed[level][part];
-            size_t here = bucket_check(&more->part[level][part], false);
-            for (; listed; listed = timeout_fellow(listed))
-                here++;
-            hwt_assert(here == 0 || agenda->occupied[level] >> part & 1);
-            count += here;
-        }
-    }
-    hwt_assert(count == agenda->count && noticed <= agenda->noticed);
-    (void)noticed;
-    return count - agenda->noticed + bucket_check(&agenda->tie, true) +
-           bucket_check(&agenda->rest, true);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bucket.h"
 
-#define SKIM_BINS    2048
 #define SMALL_CHUNKS 3  /* of a bucket, before the large ones */
 #define SHRINK_AT    10 /* B2: a large chunk with no more goes into a small one */
 #define MERGE_SMALL  9  /* B3: two small ones with no more in all ... */
@@ -9,11 +8,6 @@
 #define MERGE_LARGE  40 /* ... two large ones */
 
 /* ---- the ring of a bucket and its chunks ---- */
-
-static struct chunk *chunk_of(struct ring *ring)
-{
-    return container_of(ring, struct chunk, ring);
-}
 
 static bool is_chunk(const struct ring *ring)
 {
@@ -38,13 +32,6 @@ static void link_after(struct ring *before, struct chunk *chunk)
     chunk->ring.next = after;
     before->next = &chunk->ring;
     after->prev = &chunk->ring;
-}
-
-static void unlink_chunk(struct chunk_store *store, struct chunk *chunk)
-{
-    chunk->ring.prev->next = chunk->ring.next;
-    chunk->ring.next->prev = chunk->ring.prev;
-    chunk_give(store, chunk);
 }
 
 /* ---- insertion ---- */
@@ -207,7 +194,7 @@ static void pour(struct chunk *from, struct chunk *into, unsigned count)
 static struct chunk *merge(struct chunk_store *store, struct chunk *from, struct chunk *into)
 {
     pour(from, into, from->ring.live);
-    unlink_chunk(store, from);
+    chunk_unlink(store, from);
     return into;
 }
 
@@ -230,7 +217,7 @@ static bool pull_in(struct chunk_store *store, struct bucket *bucket, struct chu
             put_again(inline_hole(bucket), first->slot[i], NULL);
         first->slot[i] = 0;
     }
-    unlink_chunk(store, first);
+    chunk_unlink(store, first);
     return true;
 }
 
@@ -260,7 +247,7 @@ static struct chunk *shrink(struct chunk_store *store, struct chunk *chunk)
         return merge(store, chunk, small);
     second = chunk_take_free_small(store);
     if (!second) {
-        unlink_chunk(store, small);
+        chunk_unlink(store, small);
         return chunk;
     }
     link_after(&chunk->ring, second);
@@ -294,7 +281,7 @@ static void thin_out(struct chunk_store *store, struct chunk *chunk)
             continue;
         }
         if (chunk->ring.live == 0) {
-            unlink_chunk(store, chunk);
+            chunk_unlink(store, chunk);
             return;
         }
         if (is_too_large(chunk))
@@ -354,7 +341,7 @@ static unsigned take_from_chunk(struct chunk_store *store, struct chunk *chunk, 
         chunk->ring.live--;
     }
     if (chunk->ring.live == 0)
-        unlink_chunk(store, chunk);
+        chunk_unlink(store, chunk);
     return count;
 }
 
@@ -459,7 +446,7 @@ bool bucket_extract(struct bucket *bucket, struct chunk_store *store, const hwt_
             continue;
         *slot = 0;
         if (--ring->live == 0)
-            unlink_chunk(store, chunk_of(ring));
+            chunk_unlink(store, chunk_of(ring));
         return true;
     }
     return false;
@@ -481,145 +468,6 @@ void bucket_prefetch_arguments(const struct bucket *bucket)
         if (bucket->slot[i])
             __builtin_prefetch(packed_timeout(bucket->slot[i])->arg, 1);
     }
-}
-
-static bool one_key(const uint64_t *slot, unsigned count, uint64_t *packed)
-{
-    for (unsigned i = 0; i < count; i++) {
-        if (!slot[i])
-            continue;
-        if (!*packed)
-            *packed = slot[i];
-        if ((slot[i] ^ *packed) & ~PACKED_ADDRESS)
-            return false;
-    }
-    return true;
-}
-
-bool bucket_one_key(const struct bucket *bucket, uint64_t *packed)
-{
-    const struct ring *ring = bucket->ring.next;
-
-    *packed = 0;
-    if (!one_key(bucket->slot, BUCKET_INLINE, packed))
-        return false;
-    for (; ring && ring != &bucket->ring; ring = ring->next) {
-        __builtin_prefetch(ring->next);
-        if (!one_key(container_of(ring, const struct chunk, ring)->slot, ring->used, packed))
-            return false;
-    }
-    return *packed != 0;
-}
-
-static void count_keys(const uint64_t *slot, unsigned count, uint64_t from, unsigned shift,
-                       uint32_t bin[SKIM_BINS])
-{
-    for (unsigned i = 0; i < count; i++) {
-        if (slot[i])
-            bin[min_u64(packed_bits_from(slot[i], from) >> shift, SKIM_BINS - 1)]++;
-    }
-}
-
-uint64_t bucket_key_limit(const struct bucket *bucket, uint64_t from, uint64_t range, unsigned most)
-{
-    const struct ring *ring = bucket->ring.next;
-    uint32_t bin[SKIM_BINS] = {0}, sum = 0;
-    unsigned shift = 0, bins = 0;
-
-    while (range >> shift >= SKIM_BINS - 1)
-        shift++;
-    count_keys(bucket->slot, BUCKET_INLINE, from, shift, bin);
-    for (; ring && ring != &bucket->ring; ring = ring->next) {
-        __builtin_prefetch(ring->next);
-        count_keys(container_of(ring, const struct chunk, ring)->slot, ring->used, from, shift,
-                   bin);
-    }
-    while (bins < SKIM_BINS - 1 && sum + bin[bins] <= most)
-        sum += bin[bins++];
-    return (uint64_t)bins << shift;
-}
-
-static unsigned skim_slots(uint64_t *slot, unsigned count, uint64_t from, uint64_t limit,
-                           uint64_t *out)
-{
-    unsigned taken = 0;
-
-    for (unsigned i = 0; i < count; i++) {
-        if (!slot[i] || likely(packed_bits_from(slot[i], from) >= limit))
-            continue;
-        __builtin_prefetch(packed_timeout(slot[i]), 1);
-        out[taken++] = slot[i];
-        slot[i] = 0;
-    }
-    return taken;
-}
-
-unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t from,
-                     uint64_t limit, uint64_t *out)
-{
-    unsigned count = skim_slots(bucket->slot, BUCKET_INLINE, from, limit, out), here;
-    struct ring *next;
-
-    for (struct ring *ring = bucket->ring.next; ring && ring != &bucket->ring; ring = next) {
-        next = ring->next;
-        __builtin_prefetch(next->next);
-        here = skim_slots(chunk_of(ring)->slot, ring->used, from, limit, out + count);
-        count += here;
-        ring->live -= here;
-        if (ring->live == 0)
-            unlink_chunk(store, chunk_of(ring));
-    }
-    bucket->ring.live -= count;
-    return count;
-}
-
-/* Two lists by `next`, of falling `least`, into one. */
-static struct ring *merge_lists(struct ring *a, struct ring *b)
-{
-    struct ring *merged = NULL, **link = &merged;
-
-    while (a && b) {
-        struct ring **larger = chunk_least(chunk_of(a)) >= chunk_least(chunk_of(b)) ? &a : &b;
-        *link = *larger;
-        link = &(*link)->next;
-        *larger = *link;
-    }
-    *link = a ? a : b;
-    return merged;
-}
-
-/* `list[i]`: a sorted list of 2^i chunks, or NULL; as when adding 1 to a number. */
-static void carry(struct ring *list[], struct ring *sorted)
-{
-    unsigned i = 0;
-
-    for (; list[i]; i++) {
-        sorted = merge_lists(list[i], sorted);
-        list[i] = NULL;
-    }
-    list[i] = sorted;
-}
-
-void bucket_sort_chunks(struct bucket *bucket)
-{
-    struct ring *list[64] = {NULL}, *head = &bucket->ring, *next, *all = NULL, *prev = head;
-
-    if (!bucket_has_chunks(bucket))
-        return;
-    for (struct ring *ring = head->next; ring != head; ring = next) {
-        next = ring->next;
-        ring->next = NULL;
-        carry(list, ring);
-    }
-    for (unsigned i = 0; i < 64; i++)
-        all = merge_lists(list[i], all);
-    head->next = all;
-    for (struct ring *ring = all; ring; ring = ring->next) {
-        ring->prev = prev;
-        prev = ring;
-    }
-    prev->next = head;
-    head->prev = prev;
 }
 
 /* The earliest so far, and its deadline. */

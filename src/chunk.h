@@ -65,6 +65,19 @@ static inline void chunk_lower_least(struct chunk *chunk, uint64_t stamp)
         chunk->bound = ~stamp;
 }
 
+static inline struct chunk *chunk_of(struct ring *ring)
+{
+    return container_of(ring, struct chunk, ring);
+}
+
+/* Out of its ring, and free. */
+static inline void chunk_unlink(struct chunk_store *store, struct chunk *chunk)
+{
+    chunk->ring.prev->next = chunk->ring.next;
+    chunk->ring.next->prev = chunk->ring.prev;
+    chunk_give(store, chunk);
+}
+
 static inline bool chunk_is_large(const struct chunk *chunk)
 {
     return chunk->ring.room == CHUNK_LARGE_ROOM;

@@ -124,11 +124,6 @@ static long pop_from(struct rack *r, struct bucket *bucket)
     return i;
 }
 
-static struct chunk *chunk_of(struct ring *ring)
-{
-    return container_of(ring, struct chunk, ring);
-}
-
 static size_t chunks_in(const struct bucket *bucket)
 {
     size_t count = 0;

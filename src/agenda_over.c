@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What is over leaves the agenda: marked, dropped when it is met, purged; or at once. */
+#include "agenda_parts.h"
+
+#include <string.h>
+
+#define PURGE_ABOVE 64 /* noticed ones, and half of all */
+
+void agenda_drop(struct agenda *agenda, hwt_timeout *timeout)
+{
+    part_push_listed(&agenda->dropped, timeout);
+    agenda->count--;
+    agenda->noticed--;
+}
+
+static void purge_front(struct agenda *agenda)
+{
+    struct entry *front = agenda->front;
+    unsigned to = agenda->lo;
+
+    for (unsigned i = agenda->lo; i < agenda->hi; i++) {
+        if (front[i].timeout->place == PLACE_NOTICED)
+            agenda_drop(agenda, front[i].timeout);
+        else
+            front[to++] = front[i];
+    }
+    agenda->hi = to;
+}
+
+static void purge_part(struct agenda *agenda, unsigned level, unsigned part)
+{
+    struct agenda_memory *more = agenda->more;
+    hwt_timeout *listed = more->listed[level][part], *timeout;
+    uint64_t batch[BUCKET_BATCH];
+    struct bucket from;
+    unsigned count;
+
+    memset(&from, 0, sizeof from);
+    bucket_move_packed(&from, &more->part[level][part]);
+    more->listed[level][part] = NULL;
+    while ((count = part_take(agenda, &from, batch, BUCKET_BATCH)) > 0) {
+        for (unsigned i = 0; i < count; i++) {
+            if (packed_timeout(batch[i])->place == PLACE_NOTICED)
+                agenda_drop(agenda, packed_timeout(batch[i]));
+            else
+                part_put(agenda, level, part, batch[i]);
+        }
+    }
+    while ((timeout = part_pop_listed(&listed)) != NULL) {
+        if (timeout->place == PLACE_NOTICED)
+            agenda_drop(agenda, timeout);
+        else
+            part_push_listed(&more->listed[level][part], timeout);
+    }
+}
+
+static void purge(struct agenda *agenda)
+{
+    purge_front(agenda);
+    for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
+        for (unsigned part = 0; part < AGENDA_PARTS; part++) {
+            if (agenda->occupied[level] >> part & 1)
+                purge_part(agenda, level, part);
+        }
+    }
+}
+
+void agenda_notice(struct agenda *agenda, hwt_timeout *timeout)
+{
+    timeout->place = PLACE_NOTICED;
+    agenda->noticed++;
+    if (agenda->noticed > PURGE_ABOVE && agenda->noticed > agenda->count / 2)
+        purge(agenda);
+}
+
+static bool extract_from_front(struct agenda *agenda, const hwt_timeout *timeout)
+{
+    struct entry *front = agenda->front;
+
+    for (unsigned i = agenda->lo; i < agenda->hi; i++) {
+        if (front[i].timeout != timeout)
+            continue;
+        memmove(front + i, front + i + 1, (agenda->hi - i - 1) * sizeof *front);
+        agenda->hi--;
+        return true;
+    }
+    return false;
+}
+
+static bool extract_listed(hwt_timeout **list, const hwt_timeout *timeout)
+{
+    hwt_timeout *before = NULL, *here = *list;
+
+    for (; here && here != timeout; here = timeout_fellow(here))
+        before = here;
+    if (!here)
+        return false;
+    if (before)
+        timeout_set_where(before, timeout_fellow(here), (enum timeout_place)before->place);
+    else
+        *list = timeout_fellow(here);
+    return true;
+}
+
+static bool extract_from_parts(struct agenda *agenda, hwt_timeout *timeout)
+{
+    struct agenda_memory *more = agenda->more;
+
+    for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
+        for (unsigned part = 0; part < AGENDA_PARTS; part++) {
+            if (!(agenda->occupied[level] >> part & 1))
+                continue;
+            if (extract_listed(&more->listed[level][part], timeout) ||
+                bucket_extract(&more->part[level][part], agenda->store, timeout))
+                return true;
+        }
+    }
+    return false;
+}
+
+void agenda_extract(struct agenda *agenda, hwt_timeout *timeout)
+{
+    bool found = extract_from_front(agenda, timeout) || extract_from_parts(agenda, timeout);
+
+    hwt_assert(found);
+    (void)found;
+    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+    agenda->count--;
+}
+
+hwt_timeout *agenda_take_dropped(struct agenda *agenda)
+{
+    return agenda->dropped ? part_pop_listed(&agenda->dropped) : NULL;
+}
+
+/* ---- validator ---- */
+
+static size_t check_front(const struct agenda *agenda)
+{
+    const struct entry *front = agenda->front;
+    size_t noticed = 0;
+
+    hwt_assert(agenda->lo <= agenda->hi && agenda->hi <= AGENDA_FRONT);
+    for (unsigned i = agenda->lo; i < agenda->hi; i++) {
+        hwt_assert(i == agenda->lo || !entry_before(&front[i], &front[i - 1])); /* A1 */
+        hwt_assert(!bucket_holds(front[i].timeout));
+        noticed += front[i].timeout->place == PLACE_NOTICED;
+    }
+    return noticed;
+}
+
+size_t agenda_check(struct agenda *agenda)
+{
+    size_t count = (agenda->hi - agenda->lo), noticed = check_front(agenda);
+    const struct agenda_memory *more = agenda->more;
+
+    for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
+        for (unsigned part = 0; part < AGENDA_PARTS; part++) {
+            const hwt_timeout *listed = more->listed[level][part];
+            size_t here = bucket_check(&more->part[level][part], false);
+            for (; listed; listed = timeout_fellow(listed))
+                here++;
+            hwt_assert(here == 0 || agenda->occupied[level] >> part & 1);
+            count += here;
+        }
+    }
+    hwt_assert(count == agenda->count && noticed <= agenda->noticed);
+    (void)noticed;
+    return count - agenda->noticed + bucket_check(&agenda->tie, true) +
+           bucket_check(&agenda->rest, true);
+}
