@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Who acts as the worker with HWT_DRIVE_CALLER (driver.c; rule C16): two threads in
- * hwt_timer_advance, two that look for the next deadline, one that stops. One at a time, who sees what the one before did;
- * an advance gives up only for another advance; nobody waits for ever (relacy calls it a livelock).
+ * hwt_timer_advance, two that look for the next deadline, one that stops. One at a time, who sees
+ * what the one before did; an advance gives up only for another advance; nobody waits for ever
+ * (relacy calls it a livelock).
  */
 #include "model.h"
 
