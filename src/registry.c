@@ -76,10 +76,18 @@ void registry_before_fork(void)
     pthread_mutex_lock(&lock);
 }
 
+/* The threads that had signed in with them, through late handles, are not in the child. */
+static void dismiss_guests(void)
+{
+    for (hwt_timer *timer = shells; timer; timer = timer->next_shell)
+        store_relaxed(&timer->guests, 0);
+}
+
 void registry_after_fork(bool child)
 {
     if (child) {
         alive = 0;
+        dismiss_guests();
         pthread_mutex_init(&lock, NULL);
     } else {
         pthread_mutex_unlock(&lock);

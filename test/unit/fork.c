@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "timer.h"
 
 TestSuite(fork, .init = test_arm);
 
@@ -256,6 +257,18 @@ Test(fork, a_new_timer_works_in_the_child)
         cr_assert(wait_state(h.ran, HWT_EXPIRED));
     expect_child(a_new_timer_works, NULL);
     expect_unaffected(&h);
+}
+
+/* A late handle may be signed in with a shell that is free (C10); who held it stays behind. */
+Test(fork, a_guest_of_a_free_shell)
+{
+    hwt_timer *timer = worker_timer();
+
+    cr_assert_not_null(timer);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    timer_sign_in(timer);
+    expect_child(a_new_timer_works, NULL);
+    timer_sign_out(timer);
 }
 
 /* For a child's own timer, its child is what this one was for ours. */
