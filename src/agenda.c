@@ -11,7 +11,6 @@
 int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_ns)
 {
     unsigned bits = 64 - (unsigned)__builtin_clzll(tick_ns);
-    size_t size = (sizeof(struct agenda_memory) + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
 
     memset(agenda, 0, sizeof *agenda);
     agenda->store = store;
@@ -19,19 +18,19 @@ int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_
     agenda->quantum = bits > PACKED_BITS ? bits - PACKED_BITS : 0;
     agenda->pad = bits > AGENDA_DIGIT ? AGENDA_DIGIT - 1 - (bits - 1) % AGENDA_DIGIT : 0;
     agenda->bound = RANK_MAX;
-    agenda->more = aligned_alloc(CACHE_LINE, size);
-    if (!agenda->more)
+    /* calloc: the pages of parts that are never used are never touched */
+    agenda->memory = calloc(1, sizeof *agenda->more + CACHE_LINE);
+    if (!agenda->memory)
         return -ENOMEM;
+    agenda->more = (struct agenda_memory *)(void *)align_to_line(agenda->memory);
     agenda->front = agenda->more->entries;
-    memset(agenda->more->part, 0, sizeof agenda->more->part);
-    memset(agenda->more->listed, 0, sizeof agenda->more->listed);
     return 0;
 }
 
 void agenda_destroy(struct agenda *agenda)
 {
-    free(agenda->more);
-    agenda->more = NULL;
+    free(agenda->memory);
+    agenda->memory = NULL;
 }
 
 /* ---- the front ---- */

@@ -43,6 +43,12 @@ void base_fail(const char *what, const char *file, int line) __attribute__((nore
 #define hwt_assert(condition) ((void)0)
 #endif
 
+/* Of memory that is a line longer than what is to lie in it. */
+static inline char *align_to_line(void *memory)
+{
+    return (char *)(((uintptr_t)memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
+}
+
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

@@ -189,9 +189,5 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
 
 /* `size` bytes for the kind's own struct, zeroed, aligned to cache lines; NULL: no memory. */
 void *wheel_alloc(size_t size);
-static inline char *wheel_align(void *memory)
-{
-    return (char *)(((uintptr_t)memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
-}
 
 #endif

@@ -244,7 +244,7 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots)
         return NULL;
     }
     w->slots = slots;
-    w->slot = (struct bucket *)(void *)wheel_align(w->memory);
+    w->slot = (struct bucket *)(void *)align_to_line(w->memory);
     w->tree = (uint64_t *)(void *)((char *)w->slot + buckets);
     w->latest = w->tree + 2 * (size_t)slots;
     return &w->wheel;

@@ -428,7 +428,7 @@ static char *level_init(struct level *level, unsigned shift, unsigned bits, char
     memory += ring * sizeof(struct bucket);
     bitmap_init(&level->occupied, ring, (uint64_t *)(void *)memory);
     memory += bitmap_words(ring) * sizeof(uint64_t);
-    return wheel_align(memory);
+    return align_to_line(memory);
 }
 
 static size_t level_size(unsigned bits)
@@ -454,7 +454,7 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots)
         return NULL;
     }
     w->levels = levels;
-    memory = level_init(&w->level[0], 0, lowest, wheel_align(w->memory));
+    memory = level_init(&w->level[0], 0, lowest, align_to_line(w->memory));
     for (unsigned i = 1; i < levels; i++)
         memory = level_init(&w->level[i], lowest + (i - 1) * bits, bits, memory);
     return &w->wheel;
