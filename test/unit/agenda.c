@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* LDFLAGS: -Wl,--wrap=malloc,--wrap=aligned_alloc */
+/* LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc */
 /*
  * The agenda against a sorted array, under everything that wheel and worker do to it: single
  * timeouts, buckets of every size and shape, moves, notices, removals; the order to the nanosecond
@@ -17,12 +17,19 @@ static bool memory_is_short;
 
 void *__real_malloc(size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__real_calloc(size_t count, size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
 
 void *__wrap_malloc(size_t size)
 {
     return memory_is_short ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return memory_is_short ? NULL : __real_calloc(count, size);
 }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
