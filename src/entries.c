@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-#define FEW        24  /* are sorted without being distributed first */
-#define BINS       256 /* of that distribution */
-#define FEW_IN_BIN 8
+#define FEW         24  /* are sorted without being distributed first */
+#define BINS        256 /* of that distribution */
+#define FEW_IN_BIN  8
+#define DESCENTS_IN 16 /* at most one in so many, and they are entered as they come */
 
 static void insertion_sort(struct entry *entry, unsigned count)
 {
@@ -91,16 +92,33 @@ static bool enter_in_order(const uint64_t *packed, unsigned count, struct entry 
     return patience > 0;
 }
 
+/* As they mostly come if their delays are all the same. */
+static bool nearly_in_order(const uint64_t *packed, unsigned count, uint64_t from)
+{
+    uint64_t before = 0;
+    unsigned descents = 0;
+
+    for (unsigned i = count; i-- > 0;) {
+        uint64_t key = packed_bits_from(packed[i], from);
+        descents += key < before;
+        before = key;
+    }
+    return descents <= count / DESCENTS_IN;
+}
+
+static void turn_round(const uint64_t *packed, unsigned count, uint64_t *turned)
+{
+    for (unsigned i = 0; i < count; i++)
+        turned[i] = packed[count - 1 - i];
+}
+
 void entries_sort_packed(const uint64_t *packed, unsigned count, uint64_t from, uint64_t range,
                          struct entry *entry, struct entry *spare, uint64_t *spare_packed)
 {
-    if (count <= FEW) {
-        for (unsigned i = 0; i < count; i++)
-            entry[i] = entry_of(packed_timeout(packed[count - 1 - i]));
-        insertion_sort(entry, count);
-    } else {
+    if (count <= FEW || nearly_in_order(packed, count, from))
+        turn_round(packed, count, spare_packed);
+    else
         distribute(packed, count, from, range, spare_packed);
-        if (unlikely(!enter_in_order(spare_packed, count, entry)))
-            entries_sort(entry, count, spare); /* a crowded bin, or many that were moved */
-    }
+    if (unlikely(!enter_in_order(spare_packed, count, entry)))
+        entries_sort(entry, count, spare); /* a crowded bin, or many that were moved */
 }
