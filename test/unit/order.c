@@ -111,7 +111,8 @@ static void check_order(size_t count)
 
 static void open_rig(hwt_wheel_kind wheel)
 {
-    item_count = run_count = 0;
+    item_count = 0;
+    run_count = 0;
     executing = false;
     cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
 }
@@ -392,7 +393,8 @@ static int queue_job(void *executor, void (*run)(void *job), void *job)
 
 WHEEL_TEST(order, handed_over_in_order)
 {
-    item_count = run_count = 0;
+    item_count = 0;
+    run_count = 0;
     job_count = 0;
     rig_prepare(&r, wheel, test_epochs[1]);
     r.config.execute = queue_job;
