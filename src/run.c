@@ -128,7 +128,7 @@ HOT void count_run(hwt_timer *timer, const hwt_timeout *timeout, uint64_t now, b
 
 HOT void call_task(hwt_timer *timer, hwt_timeout *timeout)
 {
-    uint64_t started, took;
+    uint64_t started, ended;
 
     if (likely(!timer->slow_task_ns)) {
         timeout->task(timeout, timeout_arg(timeout));
@@ -136,9 +136,9 @@ HOT void call_task(hwt_timer *timer, hwt_timeout *timeout)
     }
     started = timer_now(timer);
     timeout->task(timeout, timeout_arg(timeout));
-    took = timer_now(timer) - started;
-    if (took > timer->slow_task_ns)
-        tell_slow(timer, timeout->task, took);
+    ended = timer_now(timer);
+    if (ended > started && ended - started > timer->slow_task_ns) /* it may have gone back */
+        tell_slow(timer, timeout->task, ended - started);
 }
 
 /* G14. Later than any phase of the past that was missed, if those are to be skipped. */

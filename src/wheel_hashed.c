@@ -127,29 +127,6 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
     return false;
 }
 
-/*
- * Not that of the tick: what was moved lies where it was filed. The tree still says what was
- * removed: that is set right first.
- */
-static const struct bucket *next_bucket(struct wheel *wheel)
-{
-    struct hashed *w = hashed(wheel);
-
-    for (;;) {
-        uint32_t slot = tree_winner(w);
-        struct bucket *bucket = &w->slot[slot];
-        uint64_t bound = bucket_is_empty(bucket) ? 0 : ~bucket->earliest;
-        if (w->tree[w->slots + slot] == bound)
-            return bucket;
-        tree_set(w, slot, bound);
-    }
-}
-
-static void take_current(struct wheel *wheel, struct bucket *due)
-{
-    visit_all(hashed(wheel), wheel->current, due);
-}
-
 static uint64_t earliest(struct wheel *wheel, hwt_timeout **who)
 {
     struct hashed *w = hashed(wheel);
@@ -170,6 +147,24 @@ static uint64_t earliest(struct wheel *wheel, hwt_timeout **who)
         w->latest[slot] = UINT64_MAX; /* one was moved: its key is of another tick */
     }
     return UINT64_MAX;
+}
+
+/*
+ * Not that of the tick: what was moved lies where it was filed. Nor the one that the tree names
+ * while its bound is that of one that was moved or removed: behind it may be one that is due, and
+ * sparse.
+ */
+static const struct bucket *next_bucket(struct wheel *wheel)
+{
+    struct hashed *w = hashed(wheel);
+
+    earliest(wheel, NULL);
+    return &w->slot[tree_winner(w)];
+}
+
+static void take_current(struct wheel *wheel, struct bucket *due)
+{
+    visit_all(hashed(wheel), wheel->current, due);
 }
 
 /* It may have been moved, and not lie in the slot of its deadline. */

@@ -116,6 +116,26 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
     return result;
 }
 
+static void turn_back(hwt_timeout *timeout, void *clock)
+{
+    (void)timeout;
+    *(uint64_t *)clock -= HWT_MSEC(500);
+}
+
+/* A task during which the clock goes back has not been slow for the rest of time. */
+WHEEL_TEST(clock_far, a_clock_that_goes_back_makes_no_task_slow)
+{
+    rig r;
+
+    rig_prepare(&r, wheel, HWT_SEC(1));
+    r.config.slow_task_ns = HWT_MSEC(1);
+    cr_assert_eq(rig_open(&r), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, turn_back, &r.clock, 0, NULL), 0);
+    cr_assert_eq(hwt_timer_advance(r.timer), 1);
+    cr_assert_eq(stats_of(r.timer).slow_tasks, 0);
+    rig_close(&r);
+}
+
 Test(clock_far, a_system_clock_beyond_the_end_is_refused)
 {
     static const clockid_t clocks[] = {CLOCK_MONOTONIC, CLOCK_BOOTTIME};

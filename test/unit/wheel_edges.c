@@ -341,3 +341,25 @@ WHEEL_TEST(wheel_edges, moved_ones_wake_once_per_old_deadline)
     cr_assert_leq(wakeups_until_empty(&o), 2);
     oracle_close(&o);
 }
+
+/*
+ * Six that were moved to another tick lie together, and what the wheel knows of them is the deadline
+ * of one that has been moved on since: behind it is one that is alone, and due (G4, G5).
+ */
+WHEEL_TEST(wheel_edges, what_was_moved_hides_nobody)
+{
+    hwt_timeout *moved[6];
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 0, 7);
+    for (unsigned i = 0; i < COUNT_OF(moved); i++)
+        moved[i] = oracle_insert(&o, 5 * TICK);
+    for (unsigned i = 0; i < COUNT_OF(moved); i++)
+        oracle_move_later(&o, moved[i], 8 * TICK + TICK / 10 + i * TICK / 10);
+    oracle_check_exact(&o);
+    oracle_move_later(&o, moved[0], 8 * TICK + TICK * 9 / 10);
+    oracle_insert(&o, 8 * TICK + TICK * 3 / 20);
+    cr_assert_eq(oracle_advance(&o, 8 * TICK + TICK * 7 / 40, false), wheel == HWT_WHEEL_HASHED);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
