@@ -343,8 +343,8 @@ WHEEL_TEST(wheel_edges, moved_ones_wake_once_per_old_deadline)
 }
 
 /*
- * Six that were moved to another tick lie together, and what the wheel knows of them is the deadline
- * of one that has been moved on since: behind it is one that is alone, and due (G4, G5).
+ * Six that were moved to another tick lie together, and what the wheel knows of them is the
+ * deadline of one that has been moved on since: behind it is one that is alone, and due (G4, G5).
  */
 WHEEL_TEST(wheel_edges, what_was_moved_hides_nobody)
 {
