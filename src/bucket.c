@@ -127,7 +127,7 @@ bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout
 
     if (unlikely(!filed))
         return false;
-    bucket->ring.live++;
+    bucket_count_in(bucket);
     if (deadline < bucket->earliest)
         bucket->earliest = deadline;
     return true;
@@ -145,9 +145,11 @@ bool bucket_append_further(struct bucket *bucket, struct chunk_store *store, uin
             return false;
         slot = append_slot(chunk);
         chunk_lower_least(chunk, least);
+    } else if (bucket_is_empty(bucket)) {
+        bucket->ring.live = 0;
     }
     *slot = ~packed;
-    bucket->ring.live++;
+    bucket_count_in(bucket);
     return true;
 }
 
@@ -302,7 +304,7 @@ void bucket_remove(struct chunk_store *store, hwt_timeout *timeout)
     *slot = 0;
     if (timeout->place == PLACE_INLINE) {
         struct bucket *bucket = (struct bucket *)((uintptr_t)slot & ~(uintptr_t)(CACHE_LINE - 1));
-        bucket->ring.live--;
+        bucket_count_out(bucket, 1);
         if (unlikely(bucket_has_chunks(bucket)))
             thin_out(store, chunk_of(bucket->ring.next));
     } else {
@@ -373,7 +375,7 @@ unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t 
             *least = 0;
         count = take_inline(bucket, out, most);
     }
-    bucket->ring.live -= count;
+    bucket_count_out(bucket, count);
     return count;
 }
 
@@ -438,6 +440,7 @@ bool bucket_extract(struct bucket *bucket, struct chunk_store *store, const hwt_
 
     if (slot) {
         *slot = 0;
+        bucket_count_out(bucket, 1);
         return true;
     }
     for (struct ring *ring = bucket->ring.next; ring && ring != &bucket->ring; ring = ring->next) {
@@ -445,6 +448,7 @@ bool bucket_extract(struct bucket *bucket, struct chunk_store *store, const hwt_
         if (!slot)
             continue;
         *slot = 0;
+        bucket_count_out(bucket, 1);
         if (--ring->live == 0)
             chunk_unlink(store, chunk_of(ring));
         return true;

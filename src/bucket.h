@@ -43,10 +43,26 @@ static inline bool bucket_has_chunks(const struct bucket *bucket)
     return bucket->ring.next && bucket->ring.next != &bucket->ring;
 }
 
-/* At least as many as are in it: what is removed from a chunk is not counted down. */
+/*
+ * At least as many as are in it: what bucket_remove takes from a chunk is not counted out. Where it
+ * would wrap it stays at UINT32_MAX, until the bucket is empty.
+ */
 static inline uint32_t bucket_at_most(const struct bucket *bucket)
 {
     return bucket->ring.live;
+}
+
+static inline void bucket_count_in(struct bucket *bucket)
+{
+    if (likely(bucket->ring.live != UINT32_MAX))
+        bucket->ring.live++;
+}
+
+/* Not from UINT32_MAX: nobody knows how many were not counted in. */
+static inline void bucket_count_out(struct bucket *bucket, unsigned count)
+{
+    if (likely(bucket->ring.live != UINT32_MAX))
+        bucket->ring.live -= count;
 }
 
 static inline bool bucket_is_empty(const struct bucket *bucket)
@@ -78,7 +94,7 @@ static inline bool bucket_append(struct bucket *bucket, struct chunk_store *stor
         return bucket_append_further(bucket, store, packed, least);
     chunk->slot[last->used++] = ~packed;
     last->live++;
-    bucket->ring.live++;
+    bucket_count_in(bucket);
     chunk_lower_least(chunk, least);
     return true;
 }

@@ -93,7 +93,7 @@ unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t 
         if (ring->live == 0)
             chunk_unlink(store, chunk_of(ring));
     }
-    bucket->ring.live -= count;
+    bucket_count_out(bucket, count);
     return count;
 }
 

@@ -21,7 +21,7 @@
 /* The head of a bucket and of each of its chunks, linked in a ring once there are chunks. */
 struct ring {
     struct ring *prev, *next;
-    uint32_t live; /* timeouts in a chunk; in a bucket with its chunks: at most so many */
+    uint32_t live; /* timeouts in a chunk; in a bucket with its chunks: bucket_at_most */
     uint16_t used; /* a chunk: slots ever filled */
     uint16_t room; /* a chunk: slots in all; a bucket: 0, which tells it apart */
 };

@@ -244,6 +244,87 @@ Test(bucket, earliest)
     rack_close(r);
 }
 
+/* ---- how many at most: what is removed from a chunk is not counted down ---- */
+
+/* In a bucket that never gets empty the count would wrap some day. */
+Test(bucket, the_bound_does_not_wrap)
+{
+    struct rack *r = rack_open();
+
+    fill(r, 100);
+    r->bucket.ring.live = UINT32_MAX - 2;
+    for (size_t i = 100; i < 110; i++) {
+        add(r, i);
+        check(r);
+        take_out(r, i);
+        check(r);
+    }
+    cr_assert_eq(bucket_at_most(&r->bucket), UINT32_MAX);
+    rack_close(r);
+}
+
+Test(bucket, the_bound_does_not_wrap_in_the_agenda)
+{
+    static const size_t counts[] = {1, 4, 5, 100};
+    struct rack *r = rack_open();
+
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        struct bucket bucket;
+        memset(&bucket, 0, sizeof bucket);
+        for (size_t n = 0; n < counts[i]; n++)
+            cr_assert(bucket_append(&bucket, &r->store, packed_of(r, n), 0));
+        bucket.ring.live = UINT32_MAX - 2;
+        for (size_t n = 0; n < 10; n++)
+            cr_assert(bucket_append(&bucket, &r->store, packed_of(r, 200 + n), 0));
+        cr_assert_eq(bucket_check(&bucket, false), counts[i] + 10);
+        cr_assert_eq(bucket_at_most(&bucket), UINT32_MAX);
+    }
+    rack_close(r);
+}
+
+/* What it has not counted in it must not count out: it knows no more until it is empty. */
+Test(bucket, a_full_bound_stays)
+{
+    struct rack *r = rack_open();
+    struct bucket to;
+    uint64_t out[50];
+
+    memset(&to, 0, sizeof to);
+    fill(r, 200);
+    r->bucket.ring.live = UINT32_MAX;
+    cr_assert_geq(pop_from(r, &r->bucket), 0);
+    for (size_t i = 0; i < BUCKET_INLINE; i++)
+        take_out(r, i);
+    r->count -= bucket_skim(&r->bucket, &r->store, 0, 50, out);
+    check(r);
+    cr_assert_eq(bucket_at_most(&r->bucket), UINT32_MAX);
+    bucket_move(&to, &r->bucket);
+    cr_assert_eq(bucket_at_most(&to), UINT32_MAX);
+    while (pop_from(r, &to) >= 0)
+        cr_assert_eq(bucket_at_most(&to), UINT32_MAX);
+    cr_assert(bucket_insert(&to, &r->store, &r->node[0], 0, 0));
+    cr_assert_eq(bucket_at_most(&to), 1, "empty, it starts anew");
+    rack_close(r);
+}
+
+Test(bucket, a_full_bound_stays_in_the_agenda)
+{
+    struct rack *r = rack_open();
+    struct bucket bucket;
+
+    memset(&bucket, 0, sizeof bucket);
+    for (size_t n = 0; n < 100; n++)
+        cr_assert(bucket_append(&bucket, &r->store, packed_of(r, n), 0));
+    bucket.ring.live = UINT32_MAX;
+    for (size_t n = 0; n < 100; n++) {
+        cr_assert(bucket_extract(&bucket, &r->store, &r->node[n]));
+        cr_assert_eq(bucket_at_most(&bucket), UINT32_MAX);
+    }
+    cr_assert(bucket_append(&bucket, &r->store, packed_of(r, 0), 0));
+    cr_assert_eq(bucket_at_most(&bucket), 1, "empty, it starts anew");
+    rack_close(r);
+}
+
 static atomic_bool moving;
 
 static void *move_to_and_fro(void *arg)
@@ -680,6 +761,7 @@ Test(bucket, extracts_one_that_nobody_touched)
             cr_assert(bucket_extract(&bucket, &r->store, &r->node[which]));
             cr_assert_not(bucket_extract(&bucket, &r->store, &r->node[which]));
             cr_assert_eq(bucket_check(&bucket, false), counts[i] - n - 1);
+            cr_assert_eq(bucket_at_most(&bucket), counts[i] - n - 1, "counted out");
         }
         cr_assert(bucket_is_empty(&bucket));
         cr_assert_eq(chunks_in(&bucket), 0);
