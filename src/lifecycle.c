@@ -91,16 +91,6 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
     return result;
 }
 
-/* No call of ours is a cancellation point, but close is one. */
-static void close_uncancelled(int fd)
-{
-    int state;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    platform_close(fd);
-    pthread_setcancelstate(state, NULL);
-}
-
 /* Of a timer half-created, too, and in a forked child perhaps twice. */
 static void destroy_parts(hwt_timer *timer)
 {
@@ -116,9 +106,9 @@ static void destroy_parts(hwt_timer *timer)
         pthread_attr_destroy(&timer->attr);
     timer->has_attr = false;
     if (load_relaxed(&park->fd) >= 0)
-        close_uncancelled(load_relaxed(&park->fd));
+        platform_close(load_relaxed(&park->fd));
     if (park->bell >= 0)
-        close_uncancelled(park->bell);
+        platform_close(park->bell);
     park_init(park, 0);
 }
 

@@ -54,7 +54,7 @@ int platform_timerfd_set(int fd, uint64_t deadline_ns); /* UINT64_MAX disarms */
  * descriptor, or no bell.
  */
 void platform_timerfd_wait(int fd, int bell, uint64_t most_ns);
-void platform_close(int fd);
+void platform_close(int fd); /* no cancellation point, as no call of ours is one */
 
 /* A descriptor that ends somebody's platform_timerfd_wait: it, or a negative errno. */
 int platform_bell_create(void);

@@ -60,6 +60,16 @@ void platform_futex_wake_all(_Atomic uint32_t *word)
     errno = saved;
 }
 
+void platform_close(int fd)
+{
+    int saved = errno, state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    close(fd);
+    pthread_setcancelstate(state, NULL);
+    errno = saved;
+}
+
 int platform_timerfd_create(clockid_t clock_id)
 {
     int saved = errno;
@@ -69,7 +79,7 @@ int platform_timerfd_create(clockid_t clock_id)
         fd = -errno;
     } else if ((result = platform_timerfd_set(fd, FAR_OFF)) != 0 ||
                (result = platform_timerfd_set(fd, UINT64_MAX)) != 0) {
-        close(fd);
+        platform_close(fd);
         fd = result;
     }
     errno = saved;
@@ -136,14 +146,6 @@ void platform_bell_ring(int bell)
     /* full: it rings already; not by write, which is a cancellation point */
     while (syscall(SYS_write, bell, &once, sizeof once) < 0 && errno == EINTR)
         continue;
-    errno = saved;
-}
-
-void platform_close(int fd)
-{
-    int saved = errno;
-
-    close(fd);
     errno = saved;
 }
 

@@ -153,13 +153,17 @@ Test(boottime, setting_is_denied_before_the_start)
     expect_deadlines_met(timer);
 }
 
+/* From now on this thread ends at the next cancellation point. */
+static bool cancel_self(void)
+{
+    return pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0 &&
+           pthread_cancel(pthread_self()) == 0 &&
+           pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0;
+}
+
 static void *submit_cancelled(void *timer)
 {
-    bool cancelled = pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0 &&
-                     pthread_cancel(pthread_self()) == 0 &&
-                     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0;
-
-    return cancelled && hwt_new_timeout(timer, noop_task, NULL, 0, NULL) == 0 ? timer : NULL;
+    return cancel_self() && hwt_new_timeout(timer, noop_task, NULL, 0, NULL) == 0 ? timer : NULL;
 }
 
 /* The bell that then rings is no cancellation point. */
@@ -176,6 +180,32 @@ Test(boottime, setting_is_denied_and_a_thread_cancelled)
     cr_assert_eq(pthread_create(&thread, NULL, submit_cancelled, timer), 0);
     cr_assert_eq(pthread_join(thread, &result), 0);
     cr_assert_eq(result, timer);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+static void *ask_for_fd_cancelled(void *timer)
+{
+    return cancel_self() && hwt_timer_fd(timer) == -EACCES ? timer : NULL;
+}
+
+/* The descriptor that cannot be set is closed, under the lock that start and stop take. */
+Test(boottime, setting_is_denied_and_who_asks_is_cancelled)
+{
+    hwt_timer *timer = NULL;
+    hwt_config config;
+    pthread_t thread;
+    void *result;
+
+    hwt_config_init(&config);
+    config.drive = HWT_DRIVE_CALLER;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    DENY(SYS_timerfd_settime, EACCES);
+    cr_assert_eq(pthread_create(&thread, NULL, ask_for_fd_cancelled, timer), 0);
+    cr_assert_eq(pthread_join(thread, &result), 0);
+    cr_expect_eq(result, timer, "it ended in the call");
+    cr_assert_eq(hwt_timer_start(timer), 0);
+    cr_assert_eq(hwt_timer_fd(timer), -EACCES);
+    cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
