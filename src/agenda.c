@@ -149,7 +149,7 @@ static void fill_front(struct agenda *agenda, unsigned level, unsigned part)
         count += more_count;
     }
     while (count < AGENDA_FRONT && more->listed[level][part])
-        packed[count++] = packed_make(part_pop_listed(&more->listed[level][part]), 0);
+        packed[count++] = packed_make(fellows_pop(&more->listed[level][part]), 0);
     agenda->last = start;
     agenda->bound = start; /* equal ranks, so many that they do not fit: in any order */
     if (part_is_empty(agenda, level, part)) {
@@ -219,7 +219,7 @@ static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
     agenda->last = agenda->bound = start;
     while ((count = part_take(agenda, &from, batch, BUCKET_BATCH)) > 0)
         spread_batch(agenda, batch, count, rank_deadline(agenda, start), known);
-    while ((timeout = part_pop_listed(&listed)) != NULL)
+    while ((timeout = fellows_pop(&listed)) != NULL)
         spread_touched(agenda, timeout);
 }
 

@@ -46,7 +46,7 @@ static void purge_part(struct agenda *agenda, unsigned level, unsigned part)
                 part_put(agenda, level, part, batch[i]);
         }
     }
-    while ((timeout = part_pop_listed(&listed)) != NULL) {
+    while ((timeout = fellows_pop(&listed)) != NULL) {
         if (timeout->place == PLACE_NOTICED)
             agenda_drop(agenda, timeout);
         else
@@ -87,21 +87,6 @@ static bool extract_from_front(struct agenda *agenda, const hwt_timeout *timeout
     return false;
 }
 
-static bool extract_listed(hwt_timeout **list, const hwt_timeout *timeout)
-{
-    hwt_timeout *before = NULL, *here = *list;
-
-    for (; here && here != timeout; here = timeout_fellow(here))
-        before = here;
-    if (!here)
-        return false;
-    if (before)
-        timeout_set_where(before, timeout_fellow(here), (enum timeout_place)before->place);
-    else
-        *list = timeout_fellow(here);
-    return true;
-}
-
 static bool extract_from_parts(struct agenda *agenda, hwt_timeout *timeout)
 {
     struct agenda_memory *more = agenda->more;
@@ -110,7 +95,7 @@ static bool extract_from_parts(struct agenda *agenda, hwt_timeout *timeout)
         for (unsigned part = 0; part < AGENDA_PARTS; part++) {
             if (!(agenda->occupied[level] >> part & 1))
                 continue;
-            if (extract_listed(&more->listed[level][part], timeout) ||
+            if (fellows_remove(&more->listed[level][part], timeout) ||
                 bucket_extract(&more->part[level][part], agenda->store, timeout))
                 return true;
         }
@@ -130,7 +115,7 @@ void agenda_extract(struct agenda *agenda, hwt_timeout *timeout)
 
 hwt_timeout *agenda_take_dropped(struct agenda *agenda)
 {
-    return agenda->dropped ? part_pop_listed(&agenda->dropped) : NULL;
+    return fellows_pop(&agenda->dropped);
 }
 
 /* ---- validator ---- */
@@ -158,7 +143,7 @@ size_t agenda_check(struct agenda *agenda)
         for (unsigned part = 0; part < AGENDA_PARTS; part++) {
             const hwt_timeout *listed = more->listed[level][part];
             size_t here = bucket_check(&more->part[level][part], false);
-            for (; listed; listed = timeout_fellow(listed))
+            for (; listed; listed = fellow_next(listed))
                 here++;
             hwt_assert(here == 0 || agenda->occupied[level] >> part & 1);
             count += here;

@@ -38,7 +38,7 @@ static void pour(struct agenda *agenda, unsigned level, unsigned part, unsigned 
         for (unsigned i = 0; i < count; i++)
             part_put(agenda, to_level, to_part, batch[i]);
     }
-    while ((timeout = part_pop_listed(&more->listed[level][part])) != NULL) {
+    while ((timeout = fellows_pop(&more->listed[level][part])) != NULL) {
         part_push_listed(&more->listed[to_level][to_part], timeout);
         agenda->occupied[to_level] |= UINT64_C(1) << to_part;
     }
@@ -63,7 +63,7 @@ bool part_fits(const struct agenda *agenda, unsigned level, unsigned part)
     const hwt_timeout *timeout = agenda->more->listed[level][part];
     size_t count = bucket_at_most(&agenda->more->part[level][part]);
 
-    for (; timeout && count <= AGENDA_FRONT; timeout = timeout_fellow(timeout))
+    for (; timeout && count <= AGENDA_FRONT; timeout = fellow_next(timeout))
         count++;
     return count <= AGENDA_FRONT;
 }

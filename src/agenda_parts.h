@@ -6,6 +6,7 @@
 #define HWT_AGENDA_PARTS_H
 
 #include "agenda.h"
+#include "fellows.h"
 
 #define RANK_MAX   (~(agenda_rank)0)
 #define DIGIT_MASK ((1u << AGENDA_DIGIT) - 1)
@@ -85,18 +86,7 @@ static inline uint64_t deadline_of_key(const struct agenda *agenda, uint64_t pac
 
 static inline void part_push_listed(hwt_timeout **list, hwt_timeout *timeout)
 {
-    timeout_set_where(timeout, *list,
-                      timeout->place == PLACE_NOTICED ? PLACE_NOTICED : PLACE_LISTED);
-    *list = timeout;
-}
-
-static inline hwt_timeout *part_pop_listed(hwt_timeout **list)
-{
-    hwt_timeout *timeout = *list;
-
-    if (timeout)
-        *list = timeout_fellow(timeout);
-    return timeout;
+    fellows_push(list, timeout, timeout->place == PLACE_NOTICED ? PLACE_NOTICED : PLACE_LISTED);
 }
 
 HOT void part_put(struct agenda *agenda, unsigned level, unsigned part, uint64_t packed)

@@ -2,6 +2,7 @@
 #include "filing.h"
 
 #include "extra.h"
+#include "fellows.h"
 #include "quota.h"
 
 /* ---- stop ---- */
@@ -29,23 +30,14 @@ static void reclaim_or_bury(hwt_timer *timer, hwt_timeout *timeout)
         reclaim(timer, timeout);
 }
 
-static hwt_timeout *list_pop(hwt_timeout **list)
-{
-    hwt_timeout *first = *list;
-
-    if (first)
-        *list = timeout_fellow(first);
-    return first;
-}
-
 void file_reclaim_all(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
     hwt_timeout *timeout;
 
-    while ((timeout = list_pop(&w->later)) != NULL)
+    while ((timeout = fellows_pop(&w->later)) != NULL)
         reclaim_or_bury(timer, timeout);
-    while ((timeout = list_pop(&w->shelf)) != NULL)
+    while ((timeout = fellows_pop(&w->shelf)) != NULL)
         reclaim(timer, timeout);
     while ((timeout = wheel_pop_beside(w->wheel, &w->dispatched)) != NULL)
         reclaim(timer, timeout);
@@ -66,8 +58,7 @@ static void lower_later(struct worker *w, hwt_timeout *timeout, uint64_t deadlin
 static void put_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)
 {
     lower_later(w, timeout, deadline);
-    timeout_set_where(timeout, w->later, PLACE_LATER);
-    w->later = timeout;
+    fellows_push(&w->later, timeout, PLACE_LATER);
 }
 
 void file_timeout(hwt_timer *timer, hwt_timeout *timeout)
@@ -103,7 +94,7 @@ void file_later_ones(hwt_timer *timer)
     struct worker *w = &timer->worker;
     hwt_timeout *timeout;
 
-    while ((timeout = list_pop(&w->later)) != NULL) {
+    while ((timeout = fellows_pop(&w->later)) != NULL) {
         if (unlikely(timeout->place == PLACE_NOTICED))
             file_bury(timer, timeout);
         else
@@ -122,7 +113,7 @@ uint64_t file_later_earliest(hwt_timer *timer)
         return w->later_earliest;
     w->later_first = NULL;
     w->later_earliest = UINT64_MAX;
-    for (hwt_timeout *timeout = w->later; timeout; timeout = timeout_fellow(timeout)) {
+    for (hwt_timeout *timeout = w->later; timeout; timeout = fellow_next(timeout)) {
         uint64_t deadline = timeout_deadline(timeout); /* read once: it may be moved meanwhile */
         if (timeout->place == PLACE_LATER && deadline < w->later_earliest) {
             w->later_earliest = deadline;
@@ -138,10 +129,8 @@ void file_dispatched(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
 
-    if (likely(wheel_put_beside(w->wheel, &w->dispatched, timeout)))
-        return;
-    timeout_set_where(timeout, w->shelf, PLACE_SHELF);
-    w->shelf = timeout;
+    if (unlikely(!wheel_put_beside(w->wheel, &w->dispatched, timeout)))
+        fellows_push(&w->shelf, timeout, PLACE_SHELF);
 }
 
 /* Running there, and re-armed, or about to come back; its notice will file it. */
@@ -161,21 +150,9 @@ uint64_t file_rearmed_earliest(const hwt_timer *timer)
     if (likely(load_seq(&timer->rearmed) == 0))
         return earliest;
     bucket_visit(&w->dispatched, see_rearmed, &earliest);
-    for (const hwt_timeout *timeout = w->shelf; timeout; timeout = timeout_fellow(timeout))
+    for (const hwt_timeout *timeout = w->shelf; timeout; timeout = fellow_next(timeout))
         see_rearmed(&earliest, timeout);
     return earliest;
-}
-
-static void take_off_shelf(struct worker *w, const hwt_timeout *timeout)
-{
-    hwt_timeout *before = NULL, *here = w->shelf;
-
-    for (; here != timeout; here = timeout_fellow(here))
-        before = here;
-    if (before)
-        timeout_set_where(before, timeout_fellow(here), PLACE_SHELF);
-    else
-        w->shelf = timeout_fellow(here);
 }
 
 void file_undispatched(hwt_timer *timer, hwt_timeout *timeout)
@@ -183,7 +160,7 @@ void file_undispatched(hwt_timer *timer, hwt_timeout *timeout)
     struct worker *w = &timer->worker;
 
     if (unlikely(timeout->place == PLACE_SHELF))
-        take_off_shelf(w, timeout);
+        fellows_remove(&w->shelf, timeout);
     else
         wheel_remove(w->wheel, timeout);
 }
@@ -206,7 +183,7 @@ void file_nudged(hwt_timer *timer, hwt_timeout *timeout)
         return;
     case PLACE_ADRIFT: w->adrift--; break;
     case PLACE_UNMET: break;
-    case PLACE_SHELF: take_off_shelf(w, timeout); break;
+    case PLACE_SHELF: fellows_remove(&w->shelf, timeout); break;
     default: wheel_remove(w->wheel, timeout); break;
     }
     timeout_set_where(timeout, NULL, PLACE_ADRIFT);
@@ -229,7 +206,7 @@ void file_noticed(hwt_timer *timer, hwt_timeout *timeout)
     case PLACE_LATER: timeout->place = PLACE_NOTICED; return;
     case PLACE_ADRIFT: w->adrift--; break;
     case PLACE_UNMET: break;
-    case PLACE_SHELF: take_off_shelf(w, timeout); break;
+    case PLACE_SHELF: fellows_remove(&w->shelf, timeout); break;
     default:
         if (unlikely(!wheel_remove_over(w->wheel, timeout))) {
             bury_dropped(timer);

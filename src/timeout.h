@@ -164,12 +164,6 @@ static inline unsigned timeout_lane(const hwt_timeout *timeout)
     return (unsigned)(timeout->stamp & ((1u << STAMP_LANE_BITS) - 1));
 }
 
-/* PLACE_LISTED: the next one in the list. The worker. */
-static inline hwt_timeout *timeout_fellow(const hwt_timeout *timeout)
-{
-    return (hwt_timeout *)(uintptr_t)load_relaxed(&timeout->where);
-}
-
 static inline void timeout_set_where(hwt_timeout *timeout, const void *where,
                                      enum timeout_place place)
 {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fellows.h"
+
 #define EXPECT_MOST   64
 #define SPARSE        BUCKET_INLINE /* timeouts in a slot that is worth splitting */
 #define RESERVE_SPARE 64            /* chunks for what is on its way between buckets */
@@ -71,43 +73,17 @@ int wheel_reserve(struct wheel *wheel, size_t timeouts)
 
 /* ---- the pen: slow, but it needs no memory ---- */
 
-static void pen_insert(struct wheel *wheel, hwt_timeout *timeout)
-{
-    timeout_set_where(timeout, wheel->pen, PLACE_LISTED);
-    wheel->pen = timeout;
-}
-
-/* `before`: NULL for the first one. */
-static hwt_timeout *pen_take_after(struct wheel *wheel, hwt_timeout *before)
-{
-    hwt_timeout *timeout = before ? timeout_fellow(before) : wheel->pen;
-
-    if (before)
-        timeout_set_where(before, timeout_fellow(timeout), PLACE_LISTED);
-    else
-        wheel->pen = timeout_fellow(timeout);
-    timeout_set_where(timeout, NULL, PLACE_ADRIFT);
-    return timeout;
-}
-
 /* False: it is not there. */
-static bool pen_remove(struct wheel *wheel, const hwt_timeout *timeout)
+static bool pen_remove(struct wheel *wheel, hwt_timeout *timeout)
 {
-    hwt_timeout *before = NULL, *here = wheel->pen;
-
-    for (; here && here != timeout; here = timeout_fellow(here))
-        before = here;
-    if (!here)
-        return false;
-    pen_take_after(wheel, before);
-    return true;
+    return timeout->place == PLACE_LISTED && fellows_remove(&wheel->pen, timeout);
 }
 
 static uint64_t pen_earliest(const struct wheel *wheel)
 {
     uint64_t earliest = UINT64_MAX;
 
-    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = timeout_fellow(timeout))
+    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout))
         earliest = min_u64(earliest, timeout_deadline(timeout));
     return earliest;
 }
@@ -118,9 +94,9 @@ static void pen_expire(struct wheel *wheel)
 
     for (; here; here = next) {
         uint64_t deadline = timeout_deadline(here);
-        next = timeout_fellow(here);
+        next = fellow_next(here);
         if (deadline <= wheel->covered)
-            agenda_add(&wheel->agenda, pen_take_after(wheel, before), deadline);
+            agenda_add(&wheel->agenda, fellows_take_after(&wheel->pen, before), deadline);
         else
             before = here;
     }
@@ -147,7 +123,7 @@ void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
     }
     if (unlikely(!wheel->ops->insert(wheel, timeout, deadline, tick))) {
         forget_witness(wheel, timeout);
-        pen_insert(wheel, timeout);
+        fellows_push(&wheel->pen, timeout, PLACE_LISTED);
         return;
     }
     if (unlikely(wheel->witness != NULL) && deadline < wheel->earliest) {
@@ -192,7 +168,7 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
 
 bool wheel_remove_slowly(struct wheel *wheel, hwt_timeout *timeout)
 {
-    if (timeout->place == PLACE_LISTED && pen_remove(wheel, timeout))
+    if (pen_remove(wheel, timeout))
         return true;
     agenda_notice(&wheel->agenda, timeout);
     return false;
@@ -202,7 +178,7 @@ void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
 {
     if (bucket_holds(timeout))
         wheel_remove_over(wheel, timeout);
-    else if (timeout->place != PLACE_LISTED || !pen_remove(wheel, timeout))
+    else if (!pen_remove(wheel, timeout))
         agenda_extract(&wheel->agenda, timeout);
 }
 
@@ -344,7 +320,7 @@ hwt_timeout *wheel_pop(struct wheel *wheel)
     noticed = wheel_take_noticed(wheel); /* agenda_first may have met the last ones */
     if (noticed)
         return noticed;
-    return wheel->pen ? pen_take_after(wheel, NULL) : wheel->ops->pop(wheel);
+    return wheel->pen ? fellows_pop(&wheel->pen) : wheel->ops->pop(wheel);
 }
 
 size_t wheel_check(struct wheel *wheel)
@@ -352,7 +328,7 @@ size_t wheel_check(struct wheel *wheel)
     size_t count = agenda_check(&wheel->agenda) + wheel->ops->check(wheel);
 
     hwt_assert(bucket_is_empty(&wheel->due));
-    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = timeout_fellow(timeout)) {
+    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout)) {
         hwt_assert(timeout->place == PLACE_LISTED);
         count++;
     }

@@ -147,7 +147,7 @@ bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest);
 bool wheel_put_beside(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout);
 hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket);
 
-/* Any one, until NULL; those that are noticed are handed back as such. */
+/* Any one, its place stale, until NULL; those that are noticed are handed back as such. */
 hwt_timeout *wheel_pop(struct wheel *wheel);
 /* Validator of debug builds and tests: counts the timeouts that are not noticed. */
 size_t wheel_check(struct wheel *wheel);
