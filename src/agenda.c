@@ -44,13 +44,10 @@ static unsigned front_length(const struct agenda *agenda)
 static void evict(struct agenda *agenda)
 {
     const struct entry *front = agenda->front;
-    unsigned from = agenda->lo + front_length(agenda) / 2, level, part;
+    unsigned from = agenda->lo + front_length(agenda) / 2;
     agenda_rank rank = rank_of_entry(agenda, &front[from]);
 
-    if (!part_lowest(agenda, &level, &part))
-        agenda->last = rank;
-    else if (rank < agenda->last)
-        parts_rewind(agenda, rank);
+    parts_admit(agenda, rank);
     agenda->bound = rank;
     for (unsigned i = from; i < agenda->hi; i++)
         parts_place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
@@ -340,16 +337,12 @@ static void add_each(struct agenda *agenda, struct bucket *bucket)
 static void retreat(struct agenda *agenda, agenda_rank rank)
 {
     const struct entry *front = agenda->front;
-    unsigned level, part;
 
     if (front_length(agenda) > 0 && rank_of_entry(agenda, &front[agenda->lo]) < rank)
         rank = rank_of_entry(agenda, &front[agenda->lo]);
     if (!bucket_is_empty(&agenda->tie) && tie_rank(agenda) < rank)
         rank = tie_rank(agenda);
-    if (!part_lowest(agenda, &level, &part))
-        agenda->last = rank;
-    else if (rank < agenda->last)
-        parts_rewind(agenda, rank);
+    parts_admit(agenda, rank);
     agenda->bound = agenda->last;
     for (unsigned i = agenda->lo; i < agenda->hi; i++)
         parts_place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));

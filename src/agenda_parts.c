@@ -44,9 +44,11 @@ static void pour(struct agenda *agenda, unsigned level, unsigned part, unsigned 
     }
 }
 
-/* What lies below the highest digit in which the two differ now differs in that digit, all of it
- * in the same way. */
-void parts_rewind(struct agenda *agenda, agenda_rank rank)
+/*
+ * A lower `last`: what lies below the highest digit in which the two differ now differs in that
+ * digit, all of it in the same way.
+ */
+static void lower_last(struct agenda *agenda, agenda_rank rank)
 {
     unsigned level, part, to_level = rank_level(rank, agenda->last);
     unsigned to_part = rank_digit(agenda->last, to_level);
@@ -56,6 +58,16 @@ void parts_rewind(struct agenda *agenda, agenda_rank rank)
         agenda->occupied[level] &= ~(UINT64_C(1) << part);
     }
     agenda->last = rank;
+}
+
+void parts_admit(struct agenda *agenda, agenda_rank rank)
+{
+    unsigned level, part;
+
+    if (!part_lowest(agenda, &level, &part))
+        agenda->last = rank;
+    else if (rank < agenda->last)
+        lower_last(agenda, rank);
 }
 
 bool part_fits(const struct agenda *agenda, unsigned level, unsigned part)

@@ -121,7 +121,7 @@ bool part_lowest(const struct agenda *agenda, unsigned *level, unsigned *part);
 bool part_fits(const struct agenda *agenda, unsigned level, unsigned part);
 /* It is noticed, and was met: it waits for agenda_take_dropped. */
 void agenda_drop(struct agenda *agenda, hwt_timeout *timeout);
-/* A lower `last`. */
-void parts_rewind(struct agenda *agenda, agenda_rank rank);
+/* From now on this rank, and all above, can be placed (A2). */
+void parts_admit(struct agenda *agenda, agenda_rank rank);
 
 #endif
