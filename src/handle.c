@@ -104,13 +104,6 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
 
 /* ---- reschedule ---- */
 
-/* Whoever asks for the next deadline, and the worker's next wake-up. */
-static void tell_moved(hwt_timer *timer, struct lane *lane, uint64_t deadline)
-{
-    lane_tell_moved(lane, deadline);
-    park_wake_for(&timer->park, deadline);
-}
-
 static void nudge(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct lane *lane = lanes_here(&timer->lanes);
@@ -120,7 +113,7 @@ static void nudge(hwt_timer *timer, hwt_timeout *timeout)
     if (many)
         park_wake(&timer->park);
     /* Another one may have moved it still earlier meanwhile, and relies on this nudge. */
-    tell_moved(timer, lane, word_deadline(load_seq(&timeout->word)));
+    timer_tell_moved(timer, lane, word_deadline(load_seq(&timeout->word)));
 }
 
 /*
@@ -137,7 +130,7 @@ static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64
     if (win == MOVE_NUDGE)
         nudge(timer, timeout);
     else if (win == MOVE_COMPARE)
-        tell_moved(timer, lanes_here(&timer->lanes), deadline);
+        timer_tell_moved(timer, lanes_here(&timer->lanes), deadline);
     timer_sign_out(timer);
     return win != MOVE_LOST;
 }

@@ -300,6 +300,7 @@ static void report(const struct run_frame *frame)
     struct lane *lane = lanes_here(&timer->lanes);
     bool many = lane_count_notice(lane);
     bool again = word_code(load_acquire(&timeout->word)) == WORD_NUDGED;
+    uint64_t word;
 
     if (likely(!many && !again && !frame->rearmed)) {
         lane_notify(lane, timeout);
@@ -309,11 +310,9 @@ static void report(const struct run_frame *frame)
     lane_notify(lane, timeout);
     if (many)
         park_wake(&timer->park);
-    if (word_code(load_seq(&timeout->word)) == WORD_NUDGED) {
-        uint64_t deadline = word_deadline(load_seq(&timeout->word));
-        lane_tell_moved(lane, deadline);
-        park_wake_for(&timer->park, deadline);
-    }
+    word = load_seq(&timeout->word); /* others move it, too, until the notice is taken in */
+    if (word_code(word) == WORD_NUDGED)
+        timer_tell_moved(timer, lane, word_deadline(word));
     if (frame->rearmed)
         sub_acq_rel(&timer->rearmed, 1);
     timer_sign_out(timer);

@@ -142,6 +142,16 @@ static inline void timer_sign_out(hwt_timer *timer)
     sub_acq_rel(&timer->guests, 1); /* pairs with stop's look at `guests` */
 }
 
+/*
+ * A moved deadline is told to whoever asks for the next one, and to the worker's next wake-up. By
+ * who queues the nudge: only then, and the one that the word has then (C4, C15).
+ */
+static inline void timer_tell_moved(hwt_timer *timer, struct lane *lane, uint64_t deadline)
+{
+    lane_tell_moved(lane, deadline);
+    park_wake_for(&timer->park, deadline);
+}
+
 /* For deadline_after, which clamps the sum. */
 static inline uint64_t timer_reading(const hwt_timer *timer)
 {
