@@ -60,7 +60,7 @@ void platform_close(int fd); /* no cancellation point, as no call of ours is one
 int platform_bell_create(void);
 void platform_bell_ring(int bell);
 
-/* The calling thread becomes a worker: name, finest timer slack. */
+/* The calling thread becomes a worker: name (of at most 15 bytes), finest timer slack. */
 void platform_name_worker(const char *name);
 
 /* Copies the attributes that matter to a worker. 0 or a negative errno. */

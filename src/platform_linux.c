@@ -7,7 +7,6 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -151,11 +150,7 @@ void platform_bell_ring(int bell)
 
 void platform_name_worker(const char *name)
 {
-    char shortened[16]; /* the kernel takes 15 bytes and a NUL, and refuses more */
-
-    strncpy(shortened, name, sizeof shortened - 1);
-    shortened[sizeof shortened - 1] = '\0';
-    prctl(PR_SET_NAME, shortened, 0, 0, 0);
+    prctl(PR_SET_NAME, name, 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 }
 

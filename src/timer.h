@@ -91,8 +91,8 @@ struct hwt_timer {
     void *executor;
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
-    uint8_t flags; /* of its timeouts: the clock's bits */
-    char thread_name[16];
+    uint8_t flags;        /* of its timeouts: the clock's bits */
+    char thread_name[16]; /* what Linux takes */
     pthread_attr_t attr;
     bool has_attr;
     struct lanes lanes;
