@@ -36,7 +36,6 @@
 #include "bucket.h"
 #include "entries.h"
 
-#define AGENDA_FRONT  1024
 #define AGENDA_DIGIT  6 /* bits */
 #define AGENDA_PARTS  (1u << AGENDA_DIGIT)
 #define AGENDA_LEVELS 21

@@ -9,6 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef HWT_SIZES
+#include HWT_SIZES
+#else
+#include "sizes.h"
+#endif
+
 #if defined(UINTPTR_MAX) && UINTPTR_MAX != UINT64_MAX
 #error "libhwt is for 64-bit platforms: its words hold an address and a count, or a deadline"
 #endif

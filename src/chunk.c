@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOT_FIRST 16   /* large chunks */
-#define LOT_MOST  4096 /* 2 MB */
+#define LOT_MOST 4096 /* large chunks: 2 MB */
 
 struct chunk_lot {
     struct chunk_lot *next;

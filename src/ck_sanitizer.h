@@ -24,27 +24,39 @@
 #define CK_PR_DISABLE_DOUBLE
 #define CK_F_PR /* ck_pr.h: the primitives are supplied */
 
+/* The simulator has them as they are: weak, with fences. */
+#ifdef CK_SAN_WEAK
+#define CK_SAN_LOAD    __ATOMIC_ACQUIRE
+#define CK_SAN_STORE   __ATOMIC_RELAXED
+#define CK_SAN_CHANGE  __ATOMIC_ACQ_REL
+#define CK_SAN_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#else
+#define CK_SAN_LOAD   __ATOMIC_SEQ_CST
+#define CK_SAN_STORE  __ATOMIC_SEQ_CST
+#define CK_SAN_CHANGE __ATOMIC_SEQ_CST
+#endif
+
 #define CK_SAN_INLINE static inline __attribute__((unused))
 
 /* M: what ck_pr declares the target to point to; T: what is really there. */
 #define CK_SAN_PRIMITIVES(S, M, T)                                                                 \
     CK_SAN_INLINE T ck_pr_md_load_##S(const M *target)                                             \
     {                                                                                              \
-        return __atomic_load_n((T const *)target, __ATOMIC_SEQ_CST);                               \
+        return __atomic_load_n((T const *)target, CK_SAN_LOAD);                                    \
     }                                                                                              \
     CK_SAN_INLINE T ck_pr_fas_##S(M *target, T value)                                              \
     {                                                                                              \
-        return __atomic_exchange_n((T *)target, value, __ATOMIC_SEQ_CST);                          \
+        return __atomic_exchange_n((T *)target, value, CK_SAN_CHANGE);                             \
     }                                                                                              \
     CK_SAN_INLINE bool ck_pr_cas_##S(M *target, T compare, T set)                                  \
     {                                                                                              \
-        return __atomic_compare_exchange_n((T *)target, &compare, set, false, __ATOMIC_SEQ_CST,    \
-                                           __ATOMIC_SEQ_CST);                                      \
+        return __atomic_compare_exchange_n((T *)target, &compare, set, false, CK_SAN_CHANGE,       \
+                                           CK_SAN_LOAD);                                           \
     }                                                                                              \
     CK_SAN_INLINE bool ck_pr_cas_##S##_value(M *target, T compare, T set, M *seen)                 \
     {                                                                                              \
         bool swapped = __atomic_compare_exchange_n((T *)target, &compare, set, false,              \
-                                                   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);            \
+                                                   CK_SAN_CHANGE, CK_SAN_LOAD);                    \
         *(T *)seen = compare;                                                                      \
         return swapped;                                                                            \
     }
@@ -53,11 +65,11 @@
     CK_SAN_PRIMITIVES(S, T, T)                                                                     \
     CK_SAN_INLINE void ck_pr_md_store_##S(T *target, T value)                                      \
     {                                                                                              \
-        __atomic_store_n(target, value, __ATOMIC_SEQ_CST);                                         \
+        __atomic_store_n(target, value, CK_SAN_STORE);                                             \
     }                                                                                              \
     CK_SAN_INLINE T ck_pr_faa_##S(T *target, T delta)                                              \
     {                                                                                              \
-        return __atomic_fetch_add(target, delta, __ATOMIC_SEQ_CST);                                \
+        return __atomic_fetch_add(target, delta, CK_SAN_CHANGE);                                   \
     }
 
 CK_SAN_INTEGER(char, char)
@@ -71,12 +83,12 @@ CK_SAN_PRIMITIVES(ptr, void, void *)
 
 CK_SAN_INLINE void ck_pr_md_store_ptr(void *target, const void *value)
 {
-    __atomic_store_n((const void **)target, value, __ATOMIC_SEQ_CST);
+    __atomic_store_n((const void **)target, value, CK_SAN_STORE);
 }
 
 CK_SAN_INLINE void *ck_pr_faa_ptr(void *target, uintptr_t delta)
 {
-    return (void *)__atomic_fetch_add((uintptr_t *)target, delta, __ATOMIC_SEQ_CST);
+    return (void *)__atomic_fetch_add((uintptr_t *)target, delta, CK_SAN_CHANGE);
 }
 
 #define CK_F_PR_LOAD_CHAR
@@ -134,7 +146,8 @@ CK_SAN_INLINE void ck_pr_stall(void)
 }
 
 /* TSan does not model fences (gcc warns); between sequentially consistent accesses none acts. */
-#if defined(__SANITIZE_THREAD__)
+#if defined(CK_SAN_FENCE)
+#elif defined(__SANITIZE_THREAD__)
 #define CK_SAN_FENCE() __asm__ __volatile__("" ::: "memory")
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -169,6 +182,9 @@ CK_SAN_FENCE_FOR(unlock)
 
 #undef CK_SAN_FENCE_FOR
 #undef CK_SAN_FENCE
+#undef CK_SAN_LOAD
+#undef CK_SAN_STORE
+#undef CK_SAN_CHANGE
 #undef CK_SAN_INTEGER
 #undef CK_SAN_PRIMITIVES
 #undef CK_SAN_INLINE

@@ -4,13 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PROBES        10    /* more slots tried before a timeout goes to the spill ... */
-#define STEPS         2     /* ... of which so many one after another, then leaps: a lap in all */
-#define LOOK_EVERY    1024u /* submissions */
-#define SAMPLES       16u
-#define SAMPLES_TAKEN 12u
-#define SLOTS_AHEAD   16  /* the producer's prefetch of the ring */
-#define COUNT_TRIES   100 /* readings of a group */
+#define SLOTS_AHEAD 16  /* the producer's prefetch of the ring */
+#define COUNT_TRIES 100 /* readings of a group */
 
 /* ---- creation ---- */
 

@@ -32,10 +32,8 @@
 #include "park.h"
 #include "timeout.h"
 
-#define LANE_BITS   14
 #define LANE_SLOTS  (1u << LANE_BITS)
 #define LANE_MASK   (LANE_SLOTS - 1)
-#define GROUP_SLOTS 64u
 #define LANE_GROUPS (LANE_SLOTS / GROUP_SLOTS)
 
 #define LANES_MAX (1u << (31 - LANE_BITS))
@@ -156,9 +154,6 @@ static inline bool lane_withdraw(const struct lanes *lanes, const hwt_timeout *t
     held = load_relaxed(slot);
     return packed_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
 }
-
-/* The bound on what is over but lies there until the worker wakes up and buries it (G6). */
-#define NOTICES_PER_WAKE 4096u
 
 /* Before a notice is queued. True: they are so many that the caller shall then wake the worker. */
 static inline bool lane_count_notice(struct lane *lane)

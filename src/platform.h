@@ -67,12 +67,9 @@ void platform_name_worker(const char *name);
 int platform_attr_copy(pthread_attr_t *to, const pthread_attr_t *from);
 
 /*
- * Addresses of memory from here have no more bits than this, and no tag: so they can be packed
- * with something else in 64 bits. Where the system has only others to offer, there is none.
+ * Zeroed, within PLATFORM_ADDRESS_BITS, aligned (to a power of two); a leak checker finds what it
+ * points to. NULL: none.
  */
-#define PLATFORM_ADDRESS_BITS 48
-
-/* Zeroed, aligned (to a power of two); a leak checker finds what it points to. NULL: none. */
 void *platform_map(size_t size, size_t alignment);
 void platform_unmap(void *memory, size_t size);
 

@@ -6,9 +6,7 @@
 
 #include "platform.h"
 
-#define DEPOTS       128u
 #define MAGAZINE_MAX (2 * POOL_BATCH)
-#define PORTION      64 /* batches out of reach at a time, while they are sorted */
 
 /*
  * A batch is a chain of free blocks by `link.next`; its first block holds their number,
@@ -291,8 +289,7 @@ static void bring_home(void)
 /* ---- reserve and trim ---- */
 
 /* What may be out of reach: full magazines, a portion that is sorted, a slab being vacated. */
-#define RESERVE_THREADS 64
-#define RESERVE_SLACK   (RESERVE_THREADS * MAGAZINE_MAX + PORTION * MAGAZINE_MAX + SLAB_BLOCKS)
+#define RESERVE_SLACK (RESERVE_THREADS * MAGAZINE_MAX + PORTION * MAGAZINE_MAX + SLAB_BLOCKS)
 
 static pthread_mutex_t reserving = PTHREAD_MUTEX_INITIALIZER;
 static struct pool_reservation *reservations; /* under the lock: those that are open */

@@ -94,7 +94,6 @@ void pool_unreserve(struct pool_reservation *reservation);
  * for when more than POOL_TRIM_ABOVE may have become free. It keeps nobody waiting, and only ever a
  * few blocks out of reach. As many blocks as are reserved and not in use keep their pages.
  */
-#define POOL_TRIM_ABOVE 16384
 void pool_trim(void);
 
 /* Around a fork: reservations and slabs are whole in the child. */

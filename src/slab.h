@@ -34,9 +34,6 @@
 
 #include "timeout.h"
 
-#define SLAB_BATCH  32
-#define SLAB_BLOCKS 32768 /* but for the first, which is smaller */
-
 /* Maps the first slab, unless that is done. 0 or -ENOMEM. */
 int slab_prepare(void);
 
@@ -48,7 +45,6 @@ hwt_timeout *slab_take(uint32_t *count);
  * number of threads may do so, each with its own (zeroed) bins; a bin is a chain of blocks of one
  * slab, with its length in its first block.
  */
-#define SLAB_BINS 256
 struct slab_sorter {
     hwt_timeout *bin[SLAB_BINS];
 };

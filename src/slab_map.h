@@ -28,9 +28,7 @@ static inline struct slab *slab_newest(void)
     return load_acquire(&slab_list); /* pairs with enter: its fields before its use */
 }
 
-#define GRANULE_BITS 21 /* 2 MB: a huge page, and no two slabs lie in one */
-#define LEAF_BITS    14 /* slabs' descriptors lie in leaves, mapped as they are needed */
-#define ROOT_BITS    (PLATFORM_ADDRESS_BITS - GRANULE_BITS - LEAF_BITS)
+#define ROOT_BITS (PLATFORM_ADDRESS_BITS - GRANULE_BITS - LEAF_BITS)
 extern HIDDEN _Atomic(struct slab *) slab_root[1 << ROOT_BITS];
 
 static inline uint64_t slab_granule(const hwt_timeout *block)

@@ -103,11 +103,11 @@ enum finish timeout_finish(hwt_timeout *timeout, uint64_t next, enum word_code a
  * Who waits for the end of a run sleeps on one of these, found by the timeout's address: a futex
  * word has 32 bits, which a timeout cannot spare. Each end of an awaited run raises it.
  */
-static _Atomic uint32_t turnstile[64];
+static _Atomic uint32_t turnstile[TURNSTILES];
 
 static _Atomic uint32_t *turnstile_of(const hwt_timeout *timeout)
 {
-    return &turnstile[(uintptr_t)timeout / sizeof *timeout % 64];
+    return &turnstile[(uintptr_t)timeout / sizeof *timeout % TURNSTILES];
 }
 
 void timeout_run_over(hwt_timeout *timeout)

@@ -8,7 +8,6 @@
 #include "run.h"
 #include "uncaught.h"
 
-#define HAND           64 /* tasks, until others are taken in */
 #define PREFETCH_AHEAD 12
 #define QUIET_TICKS    16
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The sizes on which no behaviour depends but how often its corners are met: a build may bring its
+ * own (HWT_SIZES, the name of a file to be included instead). The simulator's are as small as they
+ * can be (test/sim/sizes.h).
+ */
+#ifndef HWT_SIZES_H
+#define HWT_SIZES_H
+
+/* lanes */
+#define LANE_BITS     14    /* slots of a lane */
+#define GROUP_SLOTS   64u   /* of which so many share a flag */
+#define PROBES        10    /* more slots tried before a timeout goes to the spill ... */
+#define STEPS         2     /* ... of which so many one after another, then leaps: a lap in all */
+#define LOOK_EVERY    1024u /* submissions: is the lane crowded? A sample says so: */
+#define SAMPLES       16u
+#define SAMPLES_TAKEN 12u
+#define NOTICES_PER_WAKE                                                                           \
+    4096u /* the bound on what is over but lies there until it is buried (G6) */
+
+/* pool and slabs */
+#define SLAB_BATCH      32    /* blocks that go round together */
+#define SLAB_BLOCKS     32768 /* but for the first slab, which is smaller */
+#define SLAB_BINS       256
+#define GRANULE_BITS    21   /* 2 MB: a huge page, and no two slabs lie in one */
+#define LEAF_BITS       14   /* slabs' descriptors lie in leaves, mapped as they are needed */
+#define DEPOTS          128u /* at most */
+#define PORTION         64   /* batches out of reach at a time, while they are sorted */
+#define RESERVE_THREADS 64   /* whose magazines may be full */
+#define POOL_TRIM_ABOVE 16384
+
+/*
+ * Addresses of memory from the system have no more bits than this, and no tag: so they can be
+ * packed with something else in 64 bits. Where the system has only others to offer, there is none.
+ */
+#define PLATFORM_ADDRESS_BITS 48
+
+/* the worker, the wheel, the agenda */
+#define HAND         64 /* tasks, until others are taken in */
+#define AGENDA_FRONT 1024
+#define LOT_FIRST    16 /* large chunks that a wheel asks malloc for the first time */
+#define TURNSTILES   64 /* words that those sleep on who wait for the end of a run */
+
+#endif
