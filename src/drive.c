@@ -69,7 +69,7 @@ int hwt_timer_advance(hwt_timer *timer)
     if (load_acquire(&timer->phase) >= PHASE_STOPPING)
         return say_stopped(timer);
     if (!driver_begin(timer, DRIVER_ADVANCES))
-        return -EBUSY;
+        return load_acquire(&timer->phase) >= PHASE_STOPPING ? say_stopped(timer) : -EBUSY;
     if (load_acquire(&timer->phase) >= PHASE_STOPPING) { /* stopped while this got here */
         driver_end(timer);
         return say_stopped(timer);
@@ -137,11 +137,11 @@ static uint64_t estimate(const hwt_timer *timer)
 static uint64_t look_ahead(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
-    uint64_t earliest;
+    uint64_t earliest = file_rearmed_earliest(timer); /* first: then its notice is found (C15) */
 
     intake(timer, DEADLINE_NEVER);
-    earliest = min_u64(wheel_earliest_exact(w->wheel), file_later_earliest(timer));
-    earliest = min_u64(earliest, file_rearmed_earliest(timer));
+    earliest = min_u64(earliest, wheel_earliest_exact(w->wheel));
+    earliest = min_u64(earliest, file_later_earliest(timer));
     earliest = min_u64(earliest, run_next_of_current(timer));
     file_raise_bound(timer, earliest);
     return earliest;
@@ -167,21 +167,34 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
     return earliest >= DEADLINE_NEVER ? UINT64_MAX : earliest;
 }
 
-/* From now on submissions see the descriptor. Whoever is driving may be past arming it. */
+/* From now on submissions see the descriptor, which is readable until somebody has armed it. */
 static void take_into_use(hwt_timer *timer, int fd)
 {
     store_relaxed(&timer->park.fd, fd);
     store_release(&timer->park.kind, PARK_TIMERFD);
-    if (!drives_here(timer) && driver_begin(timer, DRIVER_LOOKS)) {
-        arm(timer);
-        driver_end(timer);
-    } else {
-        park_fire(&timer->park); /* the next advance arms it */
+    park_fire(&timer->park);
+}
+
+/* The descriptor, a new one if there is none; or a negative errno. */
+static int descriptor(hwt_timer *timer, bool *is_new)
+{
+    int fd;
+
+    pthread_mutex_lock(&timer->mutex);
+    fd = load_relaxed(&timer->park.fd);
+    *is_new = fd < 0;
+    if (fd < 0) {
+        fd = platform_timerfd_create(timer->clock.id);
+        if (fd >= 0)
+            take_into_use(timer, fd);
     }
+    pthread_mutex_unlock(&timer->mutex);
+    return fd;
 }
 
 int hwt_timer_fd(hwt_timer *timer)
 {
+    bool is_new;
     int fd;
 
     if (!timer || timer->drive != HWT_DRIVE_CALLER)
@@ -190,13 +203,11 @@ int hwt_timer_fd(hwt_timer *timer)
         return -ECHILD;
     if (timer->clock.now)
         return -ENOTSUP;
-    pthread_mutex_lock(&timer->mutex);
-    fd = load_relaxed(&timer->park.fd);
-    if (fd < 0) {
-        fd = platform_timerfd_create(timer->clock.id);
-        if (fd >= 0)
-            take_into_use(timer, fd);
+    fd = descriptor(timer, &is_new);
+    /* Armed now, if nobody drives; otherwise whoever advances next does. No lock is held. */
+    if (fd >= 0 && is_new && !drives_here(timer) && driver_begin(timer, DRIVER_LOOKS)) {
+        arm(timer);
+        driver_end(timer);
     }
-    pthread_mutex_unlock(&timer->mutex);
     return fd;
 }

@@ -5,7 +5,7 @@
 
 bool driver_begin(hwt_timer *timer, enum driver as)
 {
-    uint32_t driver = load_acquire(&timer->driver);
+    uint32_t driver = load_acquire(&timer->driver), by;
 
     for (;;) {
         if (driver == DRIVER_NONE) {
@@ -14,8 +14,9 @@ bool driver_begin(hwt_timer *timer, enum driver as)
             timer_act(timer);
             return true;
         }
-        if ((driver & ~(uint32_t)DRIVER_AWAITED) == DRIVER_ADVANCES && as != DRIVER_STOPS)
-            return false;
+        by = driver & ~(uint32_t)DRIVER_AWAITED;
+        if ((by == DRIVER_ADVANCES && as != DRIVER_STOPS) || by == DRIVER_STOPS)
+            return false; /* stop may be waiting for this very thread, if it runs a task */
         if (driver & DRIVER_AWAITED ||
             cas_acq_rel(&timer->driver, &driver, driver | DRIVER_AWAITED))
             platform_futex_wait(&timer->driver, driver | DRIVER_AWAITED, UINT64_MAX);

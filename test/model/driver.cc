@@ -2,8 +2,8 @@
 /*
  * Who acts as the worker with HWT_DRIVE_CALLER (driver.c; rule C16): two threads in
  * hwt_timer_advance, two that look for the next deadline, one that stops. One at a time, who sees
- * what the one before did; an advance gives up only for another advance; nobody waits for ever
- * (relacy calls it a livelock).
+ * what the one before did; stop gives up for nobody; nobody waits for ever (relacy calls it a
+ * livelock), though the one who stops waits for one who looks: in a task on an executor's thread.
  */
 #include "model.h"
 
@@ -16,6 +16,7 @@ enum {
     SLEEPS_UNSEEN,
     AWAITED_TAKEN_FOR_ANOTHER,
     STOP_GIVES_UP,
+    WAITS_FOR_STOP,
 };
 
 static const model_case mutants[] = {
@@ -27,6 +28,7 @@ static const model_case mutants[] = {
     {SLEEPS_UNSEEN, "waiter sleeps whatever the word says by then"},
     {AWAITED_TAKEN_FOR_ANOTHER, "an advance that is awaited is not known as one"},
     {STOP_GIVES_UP, "stop does not wait for an advance"},
+    {WAITS_FOR_STOP, "who looks waits for stop, which waits for him"},
 };
 
 enum { ADVANCERS = 2, LOOKERS = 2, STOPPER = ADVANCERS + LOOKERS, THREADS };
@@ -40,6 +42,7 @@ struct driver : rl::test_suite<driver, THREADS> {
     /* in the kernel, and the books */
     bool asleep[THREADS];
     unsigned inside;
+    bool task_is_over;
 
     void before()
     {
@@ -49,6 +52,7 @@ struct driver : rl::test_suite<driver, THREADS> {
         for (bool &sleeps : asleep)
             sleeps = false;
         inside = 0;
+        task_is_over = false;
     }
 
     void futex_wait(unsigned expected)
@@ -80,6 +84,8 @@ struct driver : rl::test_suite<driver, THREADS> {
                 RL_ASSERT(as != STOPS);
                 return false;
             }
+            if ((seen & ~(unsigned)AWAITED) == STOPS && mutant != WAITS_FOR_STOP)
+                return false;
             if (mutant == AWAITED_TAKEN_FOR_ANOTHER)
                 RL_ASSERT(as == STOPS || (seen & ~(unsigned)AWAITED) != ADVANCES);
             if (mutant == AWAITED_STORED) {
@@ -123,6 +129,8 @@ struct driver : rl::test_suite<driver, THREADS> {
         wheel($) = wheel($) + 1;
         for (unsigned steps = rl::rand(4); steps > 0; steps--)
             (void)load_relaxed(word);
+        while (as == STOPS && !task_is_over)
+            rl::yield(1, $);
         inside--;
         end();
     }
@@ -131,6 +139,8 @@ struct driver : rl::test_suite<driver, THREADS> {
     {
         for (unsigned times = index == STOPPER ? 1 : 1 + rl::rand(2); times > 0; times--)
             drive(index < ADVANCERS ? ADVANCES : index < STOPPER ? LOOKS : STOPS);
+        if (index == ADVANCERS)
+            task_is_over = true;
     }
 };
 
