@@ -3,7 +3,7 @@
 # libhwt: `make` builds both libraries, `make help` lists what else there is.
 #
 # Variables worth setting: CC, CFLAGS, LDFLAGS, V=1 (print commands), WERROR= (warnings stay
-# warnings), KIND=debug|asan|ubsan|tsan|coverage (whatever the target, in a folder of its own),
+# warnings), KIND=debug|asan|ubsan|tsan|coverage|sim (whatever the target, in a folder of its own),
 # BUILD (where everything is put), prefix, libdir, includedir, DESTDIR.
 
 MAKEFLAGS += --no-builtin-rules
@@ -44,7 +44,7 @@ endif
 
 # ---- kinds of build: each has a folder, so that their objects never meet ----
 
-KINDS := release debug asan ubsan tsan coverage
+KINDS := release debug asan ubsan tsan coverage sim
 KIND  ?= release
 ifeq ($(filter $(KIND),$(KINDS)),)
 $(error KIND is one of: $(KINDS))
@@ -62,11 +62,17 @@ optimize_asan     := -O1
 optimize_ubsan    := -O1
 optimize_tsan     := -O1
 optimize_coverage := -O0
+optimize_sim      := -O1
 kind_debug        := -DHWT_DEBUG
 kind_asan          = -DHWT_DEBUG -fsanitize=address,undefined $(sanitize)
 kind_ubsan         = -fsanitize=undefined $(sanitize)
 kind_tsan          = -fsanitize=thread $(sanitize)
 kind_coverage     := --coverage -fprofile-update=atomic
+# Marked, as for ThreadSanitizer, and linked with a runtime of ours (test/sim/sim.mk): every corner
+# near, the pool's blocks told of as to AddressSanitizer.
+sim_both           = -DHWT_DEBUG -D__SANITIZE_ADDRESS__ -DHWT_SIZES='"../test/sim/sizes.h"'
+kind_sim           = -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wno-tsan \
+	-include src/ck_sanitizer.h -DCK_SAN_WEAK $(sim_both) -fcf-protection=none
 link_asan         := -fsanitize=address,undefined
 link_ubsan        := -fsanitize=undefined
 link_tsan         := -fsanitize=thread

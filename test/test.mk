@@ -32,6 +32,7 @@ include test/stress/stress.mk
 include test/fault/fault.mk
 include test/fuzz/fuzz.mk
 include test/model/model.mk
+include test/sim/sim.mk
 
 .PHONY: unit-programs stress-programs
 unit-programs: $(UNIT) ## Build the unit tests

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What must hold, at every step. This file is not instrumented: what it does takes no time. */
+#include "oracle.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "worker.h"
+
+struct oracle oracle;
+
+#define BOOTTIME_AHEAD UINT64_C(5000000000) /* kernel.c */
+
+uint64_t oracle_now(void)
+{
+    return sim_now + (oracle.world->boottime ? BOOTTIME_AHEAD : 0);
+}
+
+static unsigned number_of(const struct life *life)
+{
+    return (unsigned)(life - oracle.life);
+}
+
+struct life *oracle_life(uint8_t conduct)
+{
+    struct life *life;
+
+    if (oracle.lives == LIVES_MOST)
+        return NULL;
+    life = &oracle.life[oracle.lives++];
+    life->conduct = conduct;
+    life->payload = memory_take(64, 64);
+    return life;
+}
+
+/* ---- names for addresses ---- */
+
+static bool within(uintptr_t address, const volatile void *object, size_t size)
+{
+    return address - (uintptr_t)object < size;
+}
+
+static const char *block_field(unsigned offset)
+{
+    static const char *const fields[] = {"word", "where", "link", "task", "arg", "timer", "stamp"};
+
+    if (offset < 56)
+        return fields[offset / 8];
+    return offset < 60 ? "refs" : offset == 60 ? "run" : offset == 61 ? "withdrawn" : "flags";
+}
+
+static const char *name_in_lane(const hwt_timer *timer, uintptr_t address, char *buffer,
+                                size_t size)
+{
+    for (unsigned i = 0; timer->lanes.lane && i < timer->lanes.count; i++) {
+        const struct lane *lane = &timer->lanes.lane[i];
+        const struct {
+            const volatile void *at;
+            size_t size;
+            const char *name;
+        } fields[] = {
+            {&lane->tail, 8, "tail"},
+            {&lane->earliest, 8, "earliest"},
+            {&lane->closed, 4, "closed"},
+            {&lane->crowded, 4, "crowded"},
+            {&lane->notices, sizeof lane->notices, "notices"},
+            {&lane->moved, 8, "moved"},
+            {&lane->spill, sizeof lane->spill, "spill"},
+            {&lane->spilling, 4, "spilling"},
+            {&lane->groups_used, 4, "groups_used"},
+        };
+        for (unsigned f = 0; f < sizeof fields / sizeof fields[0]; f++) {
+            if (within(address, fields[f].at, fields[f].size)) {
+                snprintf(buffer, size, "lane%u.%s", i, fields[f].name);
+                return buffer;
+            }
+        }
+        if (within(address, lane->fresh, sizeof lane->fresh))
+            snprintf(buffer, size, "lane%u.fresh[%zu]", i,
+                     (size_t)(address - (uintptr_t)lane->fresh));
+        else if (within(address, lane->taken, sizeof lane->taken))
+            snprintf(buffer, size, "lane%u.taken[%zu]", i,
+                     (size_t)(address - (uintptr_t)lane->taken) / 8);
+        else if (within(address, lane, sizeof *lane))
+            snprintf(buffer, size, "lane%u+%zu", i, (size_t)(address - (uintptr_t)lane));
+        else if (within(address, lane->ring, LANE_SLOTS * 8))
+            snprintf(buffer, size, "lane%u.slot[%zu]", i,
+                     (size_t)(address - (uintptr_t)lane->ring) / 8);
+        else
+            continue;
+        return buffer;
+    }
+    return NULL;
+}
+
+static const char *name_of(uintptr_t address, char *buffer, size_t size)
+{
+    const hwt_timer *timer = oracle.timer;
+
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        const struct life *life = &oracle.life[i];
+        if (life->timeout && within(address, life->timeout, 64)) {
+            snprintf(buffer, size, "timeout%u.%s", i,
+                     block_field((unsigned)(address - (uintptr_t)life->timeout)));
+            return buffer;
+        }
+    }
+    if (timer && !oracle.destroyed) {
+        const struct {
+            const volatile void *at;
+            size_t size;
+            const char *name;
+        } fields[] = {
+            {&timer->phase, 4, "phase"},
+            {&timer->generation, 4, "generation"},
+            {&timer->park.wake_before, 8, "wake_before"},
+            {&timer->park.parked, 4, "parked"},
+            {&timer->park.alarm, 8, "alarm"},
+            {&timer->quota_used, 8, "quota_used"},
+            {&timer->worker.next_deadline, 8, "next_deadline"},
+            {&timer->mutex, sizeof timer->mutex, "mutex"},
+            {&timer->driver, 4, "driver"},
+            {&timer->guests, 4, "guests"},
+            {&timer->rearmed, 4, "rearmed"},
+        };
+        for (unsigned f = 0; f < sizeof fields / sizeof fields[0]; f++) {
+            if (within(address, fields[f].at, fields[f].size)) {
+                snprintf(buffer, size, "%s", fields[f].name);
+                return buffer;
+            }
+        }
+        if (within(address, timer, sizeof *timer)) {
+            snprintf(buffer, size, "timer+%zu", (size_t)(address - (uintptr_t)timer));
+            return buffer;
+        }
+        if (name_in_lane(timer, address, buffer, size))
+            return buffer;
+    }
+    snprintf(buffer, size, "%#jx", (uintmax_t)address);
+    return buffer;
+}
+
+/* ---- one history ---- */
+
+void oracle_reset(const struct world *world, const struct program *program)
+{
+    memset(&oracle, 0, sizeof oracle);
+    oracle.world = world;
+    oracle.program = program;
+    oracle.fd = -1;
+    trace_name_of = name_of;
+}
+
+void call_begins(struct life *life, const char *what, bool may_wait)
+{
+    oracle.calls++;
+    if (life) {
+        life->calls++;
+        life->in_flight++;
+    }
+    if (sim_history->tracing)
+        trace_say("%s timeout %d", what, life ? (int)number_of(life) : -1);
+    if (!may_wait && !sim_current->may_not_wait)
+        sim_current->may_not_wait = what;
+}
+
+void call_ends(struct life *life)
+{
+    oracle.calls--;
+    if (life)
+        life->in_flight--;
+    sim_current->may_not_wait = NULL;
+    for (unsigned i = 0; !oracle.sleeper && i < sim_thread_count; i++) {
+        if (sim_threads[i].start == worker_main && sim_threads[i].arg == oracle.timer)
+            oracle.sleeper = &sim_threads[i]; /* it was started by this call, perhaps */
+    }
+}
+
+/* A word that is surely there: somebody holds a reference, or it is known to be pending. */
+static bool word_of(const struct life *life, uint64_t *word)
+{
+    if (!life->timeout || !life->held)
+        return false;
+    *word = load_relaxed(&life->timeout->word);
+    return true;
+}
+
+bool oracle_is_pending(const struct life *life)
+{
+    uint64_t word;
+
+    if (!life->accepted || life->wins || life->back || life->no_more)
+        return false;
+    if (word_of(life, &word))
+        return word_code(word) == WORD_PENDING || word_code(word) == WORD_NUDGED;
+    return life->runs == 0 && life->calls == 1 && !life->turned_away;
+}
+
+/* By when it must have been looked at: the deadline that returned calls have made. */
+static bool due_time(const struct life *life, uint64_t *deadline)
+{
+    uint64_t word;
+
+    if (life->in_flight || life->running || !oracle_is_pending(life))
+        return false;
+    *deadline = life->latest;
+    if (word_of(life, &word))
+        *deadline = word_deadline(word);
+    else if (!life->known)
+        return false;
+    return *deadline < DEADLINE_NEVER;
+}
+
+void oracle_established(struct life *life, uint64_t deadline, uint64_t latest, unsigned calls,
+                        unsigned runs)
+{
+    life->known = life->in_flight == 0 && life->calls == calls && life->runs == runs;
+    life->deadline = min_u64(deadline, DEADLINE_NEVER);
+    life->latest = min_u64(latest, DEADLINE_NEVER);
+    oracle_check_sleep();
+}
+
+/* Until the next deadline: on the futex of its park, or on the descriptor. */
+static bool sleeps(const struct sim_thread *thread)
+{
+    return thread && thread->state == WAITING && !thread->woken &&
+           (thread->wait_key == (uintptr_t)&oracle.timer->park.parked ||
+            strcmp(thread->waits_for, "a descriptor") == 0);
+}
+
+void oracle_check_sleep(void)
+{
+    const struct sim_thread *sleeper = oracle.sleeper;
+    const hwt_timer *timer = oracle.timer;
+    uint64_t deadline, ahead = oracle_now() - sim_now;
+
+    if (!oracle.created || oracle.stopping || oracle.lost || oracle.running || !sleeps(sleeper))
+        return;
+    /* Known delays: a descriptor may be set to an older time, by a call that has not returned. */
+    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && oracle.calls)
+        return;
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        const struct life *life = &oracle.life[i];
+        if (life->jobs) /* known delays: it may have been re-armed, and not be told yet */
+            continue;
+        if (due_time(life, &deadline) && sleeper->wait_until != UINT64_MAX
+                ? sleeper->wait_until + ahead > max_u64(deadline, oracle_now()) + TICK
+                : due_time(life, &deadline) && sleeper->wait_until == UINT64_MAX)
+            sim_fail("G4: timeout %u is due at %" PRIu64 ", and thread %u sleeps until %" PRIu64, i,
+                     deadline, sleeper->index, sleeper->wait_until + ahead);
+    }
+    if (oracle.calls || oracle.world->drive == HWT_DRIVE_CALLER)
+        return;
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        SIM_CHECK(!load_relaxed(&timer->lanes.lane[i].crowded),
+                  "G6: lane %u asks for space, and the worker sleeps", i);
+}
+
+/*
+ * What worker.o calls for wheel_check: the validators of wheel, agenda and buckets after a pass, at
+ * one moment; not while something that they look at is still on its way to memory.
+ */
+size_t sim_wheel_check(struct wheel *wheel);
+size_t sim_wheel_check(struct wheel *wheel)
+{
+    struct sim_thread *me = sim_current;
+    size_t count = 0;
+
+    if (!me || me->buffered)
+        return 0;
+    sim_current = NULL;
+    count = wheel_check(wheel);
+    sim_current = me;
+    return count;
+}
+
+/* ---- runs ---- */
+
+void oracle_pass_begins(void)
+{
+    oracle.in_pass = true;
+    oracle.last = NULL;
+    for (unsigned i = 0; i < oracle.lives; i++)
+        oracle.life[i].order &= ~(UINT64_C(1) << 63);
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        if (oracle.life[i].accepted && oracle.life[i].known && !oracle.life[i].in_flight)
+            oracle.life[i].order |= UINT64_C(1) << 63; /* its place in this pass is known */
+    }
+}
+
+void oracle_pass_ends(void)
+{
+    oracle.in_pass = false;
+}
+
+static bool out_of_order(const struct life *before, uint64_t deadline, const struct life *after)
+{
+    if (deadline != after->deadline)
+        return deadline > after->deadline;
+    return (before->order ^ after->order) >> 40 << 40 == 0 && before->order > after->order;
+}
+
+static void check_order(struct life *life)
+{
+    if (!oracle.in_pass || !(life->order >> 63) || !life->known || life->runs > 0 ||
+        life->deadline != life->latest || oracle.world->executor)
+        return;
+    SIM_CHECK(!oracle.last || !out_of_order(oracle.last, oracle.last_deadline, life),
+              "G15: timeout %u ran before timeout %u", number_of(oracle.last), number_of(life));
+    oracle.last = life;
+    oracle.last_deadline = life->deadline;
+}
+
+void oracle_run_begins(struct life *life, hwt_timeout *timeout)
+{
+    unsigned me = number_of(life);
+    uint64_t deadline = word_deadline(load_relaxed(&timeout->word));
+
+    trace_say("runs timeout %u", me);
+    SIM_CHECK(life->begun && !life->refused, "G2: timeout %u runs, and was not accepted", me);
+    SIM_CHECK(!life->running, "G14: timeout %u runs while it runs", me);
+    SIM_CHECK(!life->no_more || life->starting,
+              "G2: timeout %u runs after a cancellation has returned", me);
+    SIM_CHECK(!life->never_again, "G2: timeout %u runs after cancel_sync has returned", me);
+    SIM_CHECK(!oracle.stopped && !oracle.destroyed, "G8: timeout %u runs after stop", me);
+    SIM_CHECK(!life->back, "G8: timeout %u runs, and was handed back", me);
+    SIM_CHECK(life->submitter != sim_current->index + 1, "G11: timeout %u runs in its submission",
+              me);
+    SIM_CHECK(life->periodic || life->runs <= life->rearms,
+              "G2: timeout %u runs %u times after %u re-arms", me, life->runs + 1, life->rearms);
+    SIM_CHECK(deadline <= oracle_now(), "G1: timeout %u is early: %" PRIu64 " of %" PRIu64, me,
+              oracle_now(), deadline);
+    SIM_CHECK(!life->known || life->in_flight || life->periodic || life->runs ||
+                  life->deadline <= oracle_now(),
+              "G1: timeout %u is early, it was moved", me);
+    SIM_CHECK(!life->timeout || !life->held || life->timeout == timeout,
+              "G9: timeout %u runs with another block", me);
+    check_order(life);
+    sim_plain_read(life->payload, 4); /* what was written before its submission */
+    sim_plain_write(life->payload + 4, 4);
+    life->running = true;
+    life->starting = false;
+    life->known = false;
+    life->runs++;
+    oracle.running++;
+}
+
+void oracle_run_ends(struct life *life)
+{
+    sim_plain_write(life->payload + 4, 4);
+    life->running = false;
+    oracle.running--;
+}
+
+void oracle_hook(struct life *life, hwt_timeout *timeout)
+{
+    unsigned me = number_of(life);
+
+    (void)timeout;
+    trace_say("hook of timeout %u", me);
+    SIM_CHECK(life->with_hook, "G10: a hook is called that there is not");
+    SIM_CHECK(life->hooks++ == 0, "G10: the hook of timeout %u is called twice", me);
+    SIM_CHECK(!life->back, "G10: timeout %u is handed back, and its hook is called", me);
+    SIM_CHECK(!life->running, "G10: the hook of timeout %u is called while it runs", me);
+    SIM_CHECK(sim_current->locks == 0, "G10: a hook is called under a lock");
+    sim_plain_read(life->payload + 4, 4);
+}
+
+/* ---- the next deadline ---- */
+
+void oracle_before_next(struct next_snapshot *snapshot)
+{
+    snapshot->exact = oracle.calls == 0;
+    for (unsigned i = 0; i < LIVES_MOST; i++) {
+        snapshot->deadline[i] = UINT64_MAX;
+        if (i < oracle.lives) {
+            due_time(&oracle.life[i], &snapshot->deadline[i]);
+            snapshot->calls[i] = oracle.life[i].calls;
+        }
+    }
+}
+
+void oracle_after_next(const struct next_snapshot *snapshot, uint64_t answer)
+{
+    uint64_t deadline;
+
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        const struct life *life = &oracle.life[i];
+        if (snapshot->deadline[i] == UINT64_MAX || snapshot->calls[i] != life->calls ||
+            !due_time(life, &deadline) || deadline != snapshot->deadline[i])
+            continue;
+        SIM_CHECK(answer <= deadline, "C15: timeout %u is due at %" PRIu64 ", next is %" PRIu64, i,
+                  deadline, answer);
+    }
+}
+
+/* ---- the end ---- */
+
+void oracle_handed_back(hwt_unprocessed *list)
+{
+    hwt_timeout *timeout;
+    size_t count = list->count;
+
+    while ((timeout = hwt_unprocessed_take(list)) != NULL) {
+        struct life *life = hwt_timeout_arg(timeout);
+        SIM_CHECK(count-- > 0, "G8: more are handed back than counted");
+        SIM_CHECK(life->back++ == 0, "G8: timeout %u is handed back twice", number_of(life));
+        SIM_CHECK(life->wins == 0, "G2: timeout %u is handed back, and was cancelled",
+                  number_of(life));
+        SIM_CHECK(hwt_timeout_is_cancelled(timeout), "G8: timeout %u is handed back uncancelled",
+                  number_of(life));
+        hwt_timeout_unref(timeout);
+    }
+    SIM_CHECK(count == 0, "G8: fewer are handed back than counted");
+}
+
+static void check_life(const struct life *life)
+{
+    unsigned me = number_of(life);
+    bool ended_by_hook = life->hooks && !life->wins;
+
+    if (!life->accepted)
+        return;
+    SIM_CHECK(!life->running || oracle.lost, "timeout %u is still running", me);
+    SIM_CHECK(life->wins + life->back <= 1, "G2: timeout %u ended %u times", me,
+              life->wins + life->back);
+    if (!life->with_hook && life->turned_away)
+        return;
+    if (life->wins == 0 && life->back == 0 && !ended_by_hook && !life->periodic &&
+        (life->with_hook || oracle.program->hands_back))
+        SIM_CHECK(life->runs == life->rearms + 1 || oracle.lost,
+                  "G2: timeout %u is lost: %u runs, %u re-arms", me, life->runs, life->rearms);
+    if (life->with_hook)
+        SIM_CHECK(life->hooks == (life->wins || ended_by_hook ? 1u : 0u),
+                  "G10: timeout %u: %u hooks, %u cancellations", me, life->hooks, life->wins);
+}
+
+void oracle_check_stopped(void)
+{
+    hwt_stats stats;
+    unsigned back = 0, wins = 0;
+
+    hwt_stats_init(&stats);
+    SIM_CHECK(hwt_timer_stats(oracle.timer, &stats) == 0, "stats fail");
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        back += oracle.life[i].back;
+        wins += oracle.life[i].wins;
+    }
+    SIM_CHECK(stats.scheduled == stats.expired + stats.cancelled + stats.unprocessed,
+              "G3: %" PRIu64 " scheduled, but %" PRIu64 " + %" PRIu64 " + %" PRIu64,
+              stats.scheduled, stats.expired, stats.cancelled, stats.unprocessed);
+    SIM_CHECK(stats.scheduled == oracle.accepted, "G3: %" PRIu64 " counted, %u accepted",
+              stats.scheduled, oracle.accepted);
+    SIM_CHECK(hwt_timer_pending(oracle.timer) == 0, "G3: %" PRIu64 " pending after stop",
+              hwt_timer_pending(oracle.timer));
+    SIM_CHECK(stats.cancelled >= wins, "G3: %" PRIu64 " cancelled of %u", stats.cancelled, wins);
+    SIM_CHECK(!oracle.program->hands_back || stats.unprocessed == back,
+              "G3: %" PRIu64 " unprocessed, %u handed back", stats.unprocessed, back);
+}
+
+void oracle_check_end(void)
+{
+    for (unsigned i = 0; i < oracle.lives; i++)
+        check_life(&oracle.life[i]);
+    SIM_CHECK(memory_blocks_alive == 0, "G6: %ld blocks are not given back", memory_blocks_alive);
+}

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The simulator (KIND=sim): the objects of src/, compiled with the marks for ThreadSanitizer, without
+# its runtime; what they ask of the system is renamed to what test/sim/ answers. Their variables, and
+# the text of those that may look at free memory, get sections of their own (test/sim/memory.c).
+
+SIM      := $(BUILD)/sim/hwt-sim
+SIM_O    := $(patsubst %.c,$(O)/%.o,$(wildcard test/sim/*.c))
+# base.c prints and aborts; the simulator has its own way to fail.
+SIM_LIB  := $(filter-out $(O)/src/base.o,$(LIB_O))
+SIM_TEXT := $(patsubst %,$(O)/sim/%.o,pool slab slab_map poison worker)
+
+ifeq ($(KIND),sim)
+$(O)/sim/pool.o $(O)/sim/slab.o $(O)/sim/slab_map.o: sections := --rename-section .text=hwt_pool
+$(O)/sim/poison.o: sections := --rename-section .text=hwt_debug
+$(O)/sim/worker.o: sections := --redefine-sym wheel_check=sim_wheel_check
+$(SIM_TEXT): $(O)/sim/%.o: $(O)/src/%.o
+	@mkdir -p $(@D)
+	$(Q)$(OBJCOPY) $(sections) $< $@
+
+$(O)/sim/all.o: $(filter-out $(SIM_TEXT:$(O)/sim/%=$(O)/src/%),$(SIM_LIB)) $(SIM_TEXT) \
+		test/sim/system.syms $(O)/files
+	$(call say,LD -r,$@)
+	$(Q)$(CC) -r -nostdlib -o $@.new $(filter %.o,$^)
+	$(Q)$(OBJCOPY) --redefine-syms=test/sim/system.syms --rename-section .data=hwt_data \
+		--rename-section .bss=hwt_bss $@.new $@
+	@rm $@.new
+
+# Not the flags of the tests: a switch of fibers is no jump that a fortified libc allows.
+$(SIM_O): $(O)/test/sim/%.o: test/sim/%.c $(O)/flags
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(sim_both) -O2 -g -fno-pie -fexceptions -U_FORTIFY_SOURCE $(CPPFLAGS) \
+		-c -o $@ $<
+
+$(SIM): $(SIM_O) $(O)/sim/all.o
+	$(call say,LD,$@)
+	$(Q)$(CC) -no-pie -pthread -o $@ $^ -lm
+
+-include $(SIM_O:.o=.d)
+endif
+
+# SEED: that history again; HOURS: on all CPUs; otherwise SIM_SECONDS. WORLD: only that one.
+SIM_SECONDS ?= 60
+.PHONY: sim sim-program sim-mutants
+sim-program:
+	@$(MAKE) --no-print-directory KIND=sim $(SIM)
+sim: deps sim-program ## Search histories of the library for a bad one (SEED=, TRACE=1, HOURS=, WORLD=)
+	@SIM=$(SIM) SEED='$(SEED)' TRACE='$(filter 1,$(TRACE))' HOURS='$(HOURS)' SIM_SECONDS=$(SIM_SECONDS) \
+		WORLD='$(WORLD)' test/sim/run.sh
+sim-mutants: deps sim-program ## Put bugs back into the source, one by one: each must be found
+	@MAKE='$(MAKE)' test/sim/mutants.sh $(M)

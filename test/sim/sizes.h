@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The library's sizes (src/sizes.h) for the simulator: every corner is near. */
+#ifndef SIM_SIZES_H
+#define SIM_SIZES_H
+
+#define LANE_BITS        3
+#define GROUP_SLOTS      2u
+#define PROBES           3
+#define STEPS            1
+#define LOOK_EVERY       4u
+#define SAMPLES          4u
+#define SAMPLES_TAKEN    3u
+#define NOTICES_PER_WAKE 4u
+
+#define SLAB_BATCH      2
+#define SLAB_BLOCKS     64
+#define SLAB_BINS       4
+#define GRANULE_BITS    12
+#define LEAF_BITS       10
+#define DEPOTS          2u
+#define PORTION         2
+#define RESERVE_THREADS 2
+#define POOL_TRIM_ABOVE 4
+
+#define PLATFORM_ADDRESS_BITS 32
+
+#define HAND         2
+#define AGENDA_FRONT 8
+#define LOT_FIRST    1
+#define TURNSTILES   2
+
+#endif

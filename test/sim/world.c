@@ -1,0 +1,700 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A history of a world: its threads, and what each call of a program is. */
+#include <errno.h>
+#include <string.h>
+
+#include "oracle.h"
+#include "pool.h"
+#include "system.h"
+#include "worker.h"
+
+#define HOUR UINT64_C(3600000000000)
+#define SLOW (3 * TICK)
+
+static const uint64_t delays[] = {0,        1,         TICK / 2,   TICK, 2 * TICK + 300,
+                                  5 * TICK, 17 * TICK, 300 * TICK, HOUR, UINT64_MAX};
+
+/* ---- calls ---- */
+
+static bool accepted(struct life *life, int result)
+{
+    life->submitter = 0;
+    if (result == 0) {
+        life->accepted = true;
+        oracle.accepted++;
+        return true;
+    }
+    life->refused = true;
+    SIM_CHECK(result == -ENOMEM || result == -ENOBUFS || result == -ESHUTDOWN ||
+                  result == -EOWNERDEAD || (result == -EAGAIN && oracle.world->faults),
+              "a submission fails with %d", result);
+    SIM_CHECK(result != -ENOMEM || oracle.world->faults, "a submission finds no memory");
+    SIM_CHECK(result != -ENOBUFS || oracle.world->max_pending, "a submission meets a limit");
+    SIM_CHECK(result != -ESHUTDOWN || oracle.stopping, "a submission fails, nobody has stopped");
+    SIM_CHECK(result != -EOWNERDEAD || oracle.lost, "a submission fails, the worker is there");
+    return false;
+}
+
+static void task(hwt_timeout *timeout, void *arg);
+static void hook(hwt_timeout *timeout, void *arg);
+
+/* Everything at this level but the library itself happens at one moment. */
+static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool periodic,
+                             bool hooked)
+{
+    struct life *life = oracle_life(conduct);
+    hwt_timeout *timeout = NULL;
+    uint64_t began = oracle_now(), earliest, latest;
+    unsigned calls;
+    int result;
+
+    if (!life || oracle.destroyed)
+        return NULL;
+    life->begun = true;
+    life->periodic = periodic;
+    life->with_hook = hooked;
+    life->submitter = sim_current->index + 1;
+    life->order = (uint64_t)sim_current->index << 40 | ++oracle.submissions[sim_current->index];
+    sim_plain_write(life->payload, 4);
+    sim_plain_write(life->payload + 4, 4);
+    call_begins(life, handle ? "schedules" : "schedules and forgets", oracle.world->not_started);
+    calls = life->calls;
+    if (periodic || hooked) {
+        hwt_spec spec;
+        hwt_spec_init(&spec);
+        spec.task = task;
+        spec.arg = life;
+        spec.cancelled = hooked ? hook : NULL;
+        spec.delay_ns = delay;
+        spec.period_ns = periodic ? 3 * TICK : 0;
+        spec.period_mode = (hwt_period_mode)(conduct % 3);
+        result = hwt_schedule(oracle.timer, &spec, handle ? &timeout : NULL);
+    } else if (delay & 1) {
+        result = hwt_new_timeout_at(oracle.timer, task, life,
+                                    delay > UINT64_MAX - began ? UINT64_MAX : began + delay,
+                                    handle ? &timeout : NULL);
+    } else {
+        result = hwt_new_timeout(oracle.timer, task, life, delay, handle ? &timeout : NULL);
+    }
+    if (timeout) {
+        life->timeout = timeout;
+        life->held |= (uint8_t)(1u << sim_current->index);
+    }
+    call_ends(life);
+    if (!accepted(life, result))
+        return life;
+    SIM_CHECK(!handle || timeout, "G9: accepted, but no handle");
+    earliest = deadline_after(began, delay);
+    latest = deadline_after(oracle_now(), delay);
+    if (timeout)
+        earliest = latest = word_deadline(load_relaxed(&timeout->word));
+    oracle_established(life, earliest, latest, calls, 0);
+    return life;
+}
+
+static bool holds(const struct life *life)
+{
+    return life && life->timeout && life->held >> sim_current->index & 1;
+}
+
+static void cancel(struct life *life)
+{
+    bool won, was_stopped = oracle.stopped;
+
+    call_begins(life, "cancels", false);
+    won = hwt_timeout_cancel(life->timeout);
+    life->starting = !life->running && load_relaxed(&life->timeout->run) != RUN_NONE;
+    call_ends(life);
+    trace_say("%s", won ? "won" : "lost");
+    life->wins += won;
+    SIM_CHECK(life->wins <= 1, "G2: a timeout is cancelled twice");
+    SIM_CHECK(!won || !life->back, "G2: a timeout is cancelled that was handed back");
+    SIM_CHECK(!won || !was_stopped, "G8: a timeout is cancelled after stop");
+    life->no_more = true;
+    life->known = false;
+}
+
+static void cancel_sync(struct life *life)
+{
+    int won;
+
+    call_begins(life, "cancels, and waits,", true);
+    won = hwt_timeout_cancel_sync(life->timeout);
+    call_ends(life);
+    if (won == -EDEADLK)
+        return;
+    trace_say("%d", won);
+    SIM_CHECK(won == 0 || won == 1, "cancel_sync fails with %d", won);
+    SIM_CHECK(!life->running, "cancel_sync has returned, and the task runs");
+    sim_plain_read(life->payload + 4, 4); /* what the task did */
+    life->wins += (unsigned)won;
+    SIM_CHECK(life->wins <= 1, "G2: a timeout is cancelled twice");
+    life->no_more = life->never_again = true;
+    life->known = false;
+}
+
+static void move(struct life *life, uint64_t delay, bool to)
+{
+    uint64_t deadline = delay > UINT64_MAX - oracle_now() ? UINT64_MAX : oracle_now() + delay, word;
+    bool moved, was_over = life->no_more;
+    unsigned calls, runs = life->runs;
+
+    call_begins(life, "moves", false);
+    calls = life->calls;
+    moved = to ? hwt_timeout_reschedule_at(life->timeout, deadline)
+               : hwt_timeout_reschedule(life->timeout, delay);
+    word = load_relaxed(&life->timeout->word);
+    call_ends(life);
+    trace_say("%s", moved ? "moved" : "not moved");
+    if (!moved) {
+        SIM_CHECK(!life->known || !oracle_is_pending(life) || oracle.stopping,
+                  "a pending timeout cannot be moved");
+        return;
+    }
+    SIM_CHECK(!was_over, "a timeout is moved that was cancelled");
+    oracle_established(life, word_deadline(word), word_deadline(word), calls, runs);
+}
+
+static void drop(struct life *life)
+{
+    life->held &= (uint8_t) ~(1u << sim_current->index);
+    call_begins(life, "drops", false);
+    hwt_timeout_unref(life->timeout);
+    call_ends(life);
+}
+
+static void look(struct life *life)
+{
+    hwt_state state;
+    uint64_t deadline;
+    bool was_won = life->wins > 0;
+
+    call_begins(life, "looks at", false);
+    state = hwt_timeout_state(life->timeout);
+    deadline = hwt_timeout_deadline(life->timeout);
+    call_ends(life);
+    SIM_CHECK(state <= HWT_CANCELLED, "an unknown state");
+    SIM_CHECK(!was_won || state == HWT_CANCELLED || state == HWT_RUNNING,
+              "a cancelled timeout is %d", (int)state);
+    SIM_CHECK(hwt_timeout_arg(life->timeout) == life, "a handle to something else");
+    (void)deadline;
+}
+
+static void check_pending(void)
+{
+    uint64_t pending;
+
+    call_begins(NULL, "counts", true);
+    pending = hwt_timer_pending(oracle.timer);
+    call_ends(NULL);
+    SIM_CHECK(pending <= oracle.lives, "G3: %llu pending", (unsigned long long)pending);
+    SIM_CHECK(!oracle.world->max_pending || pending <= oracle.world->max_pending,
+              "G3: %llu pending, beyond the limit", (unsigned long long)pending);
+}
+
+static uint64_t next(void)
+{
+    struct next_snapshot snapshot;
+    uint64_t answer;
+
+    oracle_before_next(&snapshot);
+    call_begins(NULL, "asks for the next deadline, not of", true);
+    answer = hwt_timer_next_deadline(oracle.timer);
+    call_ends(NULL);
+    trace_say("answer: %llu", (unsigned long long)answer);
+    if (!oracle.stopping && !oracle.lost)
+        oracle_after_next(&snapshot, answer);
+    return answer;
+}
+
+static int advance(void)
+{
+    int ran;
+
+    call_begins(NULL, "advances", true);
+    if (!oracle.in_pass)
+        oracle_pass_begins();
+    ran = hwt_timer_advance(oracle.timer);
+    if (ran != -EBUSY)
+        oracle_pass_ends();
+    call_ends(NULL);
+    trace_say("advance: %d", ran);
+    SIM_CHECK(ran >= 0 || ran == -EBUSY || ran == -ESHUTDOWN || ran == -EDEADLK,
+              "advance fails with %d", ran);
+    return ran;
+}
+
+static void stop(void)
+{
+    hwt_unprocessed list = {NULL, 0};
+    int result;
+
+    oracle.stopping = true;
+    call_begins(NULL, "stops, not", true);
+    result = hwt_timer_stop(oracle.timer, oracle.program->hands_back ? &list : NULL);
+    call_ends(NULL);
+    SIM_CHECK(result == 0, "stop fails with %d", result);
+    SIM_CHECK(oracle.running == 0 || oracle.world->executor, "G8: stop has returned, a task runs");
+    oracle.stopped = true;
+    if (oracle.program->hands_back)
+        oracle_handed_back(&list);
+}
+
+/* ---- tasks and hooks ---- */
+
+static struct life *shared(unsigned index)
+{
+    return oracle.program->shared ? &oracle.life[index % oracle.program->shared] : NULL;
+}
+
+static void rearm(struct life *life, hwt_timeout *timeout, uint64_t delay)
+{
+    if (life->runs >= 3)
+        return;
+    life->rearms++; /* it may be cancelled, but not run, before this returns */
+    if (!hwt_timeout_reschedule(timeout, delay))
+        life->rearms--;
+}
+
+static void behave(struct life *life, hwt_timeout *timeout)
+{
+    struct life *other;
+
+    switch ((enum conduct)life->conduct) {
+    case REARMS_NOW: rearm(life, timeout, 0); break;
+    case REARMS_LATER: rearm(life, timeout, 2 * TICK); break;
+    case REARMS_ONCE_AND_IS_SLOW:
+        if (life->runs == 1)
+            rearm(life, timeout, TICK);
+        sim_sleep(SLOW);
+        break;
+    case SCHEDULES: schedule(DOES_NOTHING, life->runs & 1 ? 0 : TICK, false, false, false); break;
+    case CANCELS_SHARED:
+        other = shared(life->runs);
+        if (other && other != life && other->held && holds(other))
+            cancel(other);
+        break;
+    case MOVES_SHARED:
+        other = shared(life->runs);
+        if (other && other != life && holds(other))
+            move(other, TICK / 2, false);
+        break;
+    case IS_SLOW: sim_sleep(SLOW); break;
+    case ASKS_NEXT: next(); break;
+    case CANCELS_ITSELF:
+        if (life->runs == 2 || !life->periodic) {
+            bool won = hwt_timeout_cancel(timeout);
+            life->wins += won;
+            life->no_more = true;
+            SIM_CHECK(life->wins <= 1, "G2: a timeout is cancelled twice");
+        }
+        break;
+    case ENDS_THREAD:
+        if (!oracle.lost) {
+            oracle.lost = true;
+            oracle_run_ends(life);
+            sim_pthread_exit(NULL);
+        }
+        break;
+    case DOES_NOTHING:
+    case CONDUCT_COUNT: break;
+    }
+}
+
+static void task(hwt_timeout *timeout, void *arg)
+{
+    struct life *life = arg;
+    const char *before = sim_current->may_not_wait;
+
+    sim_current->may_not_wait = NULL;
+    oracle_run_begins(life, timeout);
+    behave(life, timeout);
+    oracle_run_ends(life);
+    sim_current->may_not_wait = before;
+}
+
+static void hook(hwt_timeout *timeout, void *arg)
+{
+    oracle_hook(arg, timeout);
+}
+
+/* ---- the executor ---- */
+
+static struct {
+    void (*run[LIVES_MOST])(void *job);
+    void *job[LIVES_MOST];
+    unsigned first, count;
+    bool quit;
+    uint32_t *lock; /* what its own lock would make known */
+} queue;
+
+static int execute(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    if (oracle.world->executor_refuses && sim_choose(EVENT_CHOICE, 1, 6) > 0) {
+        ((struct life *)hwt_timeout_arg(job))->turned_away++;
+        trace_say("the executor refuses");
+        return -1;
+    }
+    if (oracle.world->executor == EXECUTOR_RUNS_AT_ONCE) {
+        run(job);
+        return 0;
+    }
+    SIM_CHECK(queue.count < LIVES_MOST, "the world's executor is full");
+    queue.run[(queue.first + queue.count) % LIVES_MOST] = run;
+    queue.job[(queue.first + queue.count) % LIVES_MOST] = job;
+    queue.count++;
+    memory_release((uintptr_t)queue.lock);
+    sim_wake((uintptr_t)queue.lock, true);
+    return 0;
+}
+
+static void *executor_main(void *arg)
+{
+    struct life *life;
+
+    (void)arg;
+    for (;;) {
+        unsigned at = queue.first;
+        if (queue.count == 0) {
+            if (queue.quit)
+                return NULL;
+            sim_wait((uintptr_t)queue.lock, UINT64_MAX, "a job");
+            continue;
+        }
+        queue.first = (queue.first + 1) % LIVES_MOST;
+        queue.count--;
+        memory_acquire((uintptr_t)queue.lock);
+        sim_point((uintptr_t)executor_main, 0);
+        life = hwt_timeout_arg(queue.job[at]);
+        life->jobs++;
+        queue.run[at](queue.job[at]);
+        life->jobs--;
+        oracle_check_sleep();
+    }
+}
+
+/* ---- a timer ---- */
+
+static void ignore(void *arg, const char *message)
+{
+    (void)arg;
+    (void)message;
+}
+
+static int create(hwt_timer **timer, const struct world *world, bool hashed)
+{
+    hwt_config config;
+
+    hwt_config_init(&config);
+    config.tick_ns = TICK;
+    config.ticks_per_wheel = 4;
+    config.wheel = hashed ? HWT_WHEEL_HASHED : HWT_WHEEL_HIERARCHICAL;
+    config.drive = world->drive;
+    config.max_pending = world->max_pending;
+    config.reserve = world->reserve;
+    if (world->boottime)
+        config.clock_id = CLOCK_BOOTTIME;
+    config.log = ignore;
+    if (world->executor)
+        config.execute = execute;
+    return hwt_timer_create(timer, &config);
+}
+
+static void nothing(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+/* A timer of its own, from beginning to end, beside the other. */
+static void another_timer(void)
+{
+    static const struct world plain = {.drive = HWT_DRIVE_CALLER};
+    hwt_timer *timer;
+    hwt_timeout *timeout = NULL;
+
+    if (create(&timer, &plain, false) != 0)
+        return;
+    if (hwt_new_timeout(timer, nothing, NULL, TICK, &timeout) == 0) {
+        hwt_timer_advance(timer);
+        hwt_timeout_cancel(timeout);
+        hwt_timeout_unref(timeout);
+    }
+    SIM_CHECK(hwt_timer_destroy(timer) == 0, "destroy fails");
+}
+
+/* ---- forks ---- */
+
+static void in_child(void *arg)
+{
+    struct life *life = shared(0);
+
+    (void)arg;
+    trace_say("the child");
+    SIM_CHECK(hwt_new_timeout(oracle.timer, nothing, NULL, 0, NULL) == -ECHILD,
+              "G12: the parent's timer takes a timeout");
+    SIM_CHECK(hwt_timer_stop(oracle.timer, NULL) == -ECHILD, "G12: the parent's timer is stopped");
+    if (life && holds(life)) {
+        SIM_CHECK(!hwt_timeout_cancel(life->timeout), "G12: the parent's timeout is cancelled");
+        SIM_CHECK(!hwt_timeout_reschedule(life->timeout, 0), "G12: the parent's timeout is moved");
+    }
+    another_timer();
+    SIM_CHECK(hwt_timer_destroy(oracle.timer) == 0, "G12: destroy fails in the child");
+    another_timer();
+    if (life && holds(life))
+        SIM_CHECK(!hwt_timeout_cancel(life->timeout), "G12: a dead timer's timeout is cancelled");
+    pool_trim();
+    another_timer();
+}
+
+/* ---- producers ---- */
+
+static struct life *own_life[SIM_THREADS][OPS_MOST]; /* by producer */
+
+static bool is_handler(unsigned producer)
+{
+    return producer + oracle.world->handlers >= oracle.program->producers &&
+           oracle.program->producers > oracle.world->handlers;
+}
+
+static struct life *target_of(unsigned producer, const struct op *op)
+{
+    unsigned target = op->target;
+
+    if (target < oracle.program->shared)
+        return &oracle.life[target];
+    return own_life[producer][(target - oracle.program->shared) % OPS_MOST];
+}
+
+static bool needs_timer(const struct op *op)
+{
+    switch ((enum op_code)op->code) {
+    case OP_CANCEL:
+    case OP_CANCEL_SYNC:
+    case OP_MOVE:
+    case OP_MOVE_AT:
+    case OP_DROP:
+    case OP_REF:
+    case OP_LOOK:
+    case OP_SLEEP:
+    case OP_TRIM:
+    case OP_OTHER_TIMER: return false;
+    default: return true;
+    }
+}
+
+static void with_handle(struct life *life, const struct op *op)
+{
+    if (!holds(life))
+        return;
+    switch ((enum op_code)op->code) {
+    case OP_CANCEL: cancel(life); break;
+    case OP_CANCEL_SYNC: cancel_sync(life); break;
+    case OP_MOVE: move(life, delays[op->delay], false); break;
+    case OP_MOVE_AT: move(life, delays[op->delay], true); break;
+    case OP_DROP: drop(life); break;
+    case OP_REF:
+        hwt_timeout_ref(life->timeout);
+        hwt_timeout_unref(life->timeout);
+        break;
+    default: look(life); break;
+    }
+}
+
+static void do_op(unsigned producer, unsigned i)
+{
+    const struct op *op = &oracle.program->op[producer][i];
+
+    if (op->removed || (is_handler(producer) && needs_timer(op)))
+        return;
+    switch ((enum op_code)op->code) {
+    case OP_SCHEDULE:
+    case OP_FORGET:
+    case OP_PERIODIC:
+        own_life[producer][i] =
+            schedule(op->conduct, delays[op->delay], op->code != OP_FORGET, op->code == OP_PERIODIC,
+                     oracle.world->hooks && (op->target & 1));
+        break;
+    case OP_SLEEP: sim_sleep(op->delay < 7 ? delays[op->delay] + 1 : 20 * TICK); break;
+    case OP_PENDING: check_pending(); break;
+    case OP_NEXT: next(); break;
+    case OP_STOP: stop(); break;
+    case OP_START: hwt_timer_start(oracle.timer); break;
+    case OP_TRIM: pool_trim(); break;
+    case OP_ADVANCE: advance(); break;
+    case OP_DESCRIPTOR: hwt_timer_fd(oracle.timer); break;
+    case OP_FORK: sim_fork(in_child, NULL); break;
+    case OP_OTHER_TIMER: another_timer(); break;
+    case OP_NONE:
+    case OP_COUNT: break;
+    default: with_handle(target_of(producer, op), op); break;
+    }
+}
+
+static void drop_all(void)
+{
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        if (holds(&oracle.life[i]))
+            drop(&oracle.life[i]);
+    }
+}
+
+static void *producer_main(void *arg)
+{
+    unsigned producer = (unsigned)(uintptr_t)arg;
+
+    for (unsigned i = 0; i < oracle.program->ops; i++)
+        do_op(producer, i);
+    drop_all();
+    return NULL;
+}
+
+/* ---- whoever drives, by the descriptor ---- */
+
+static void *loop_main(void *arg)
+{
+    int ran;
+
+    (void)arg;
+    do {
+        oracle.fd = hwt_timer_fd(oracle.timer);
+        if (oracle.fd < 0) {
+            SIM_CHECK(oracle.stopping || oracle.world->faults, "no descriptor: %d", oracle.fd);
+            ran = advance();
+            sim_yield((uintptr_t)loop_main);
+            continue;
+        }
+        sim_wait_readable(oracle.fd, UINT64_MAX);
+        ran = advance();
+        if (ran == -EBUSY)
+            sim_yield((uintptr_t)loop_main);
+    } while (ran != -ESHUTDOWN);
+    SIM_CHECK(!sim_is_readable(oracle.fd), "C11: the descriptor is readable after the stop");
+    return NULL;
+}
+
+/* ---- the whole ---- */
+
+/* A thread of the history shares what is there from the beginning. */
+static void share_with(unsigned thread)
+{
+    for (unsigned i = 0; i < oracle.program->shared; i++) {
+        struct life *life = &oracle.life[i];
+        if (!life->accepted)
+            continue;
+        hwt_timeout_ref(life->timeout);
+        life->held |= (uint8_t)(1u << thread);
+    }
+}
+
+static void settle(void)
+{
+    for (unsigned i = 0; i < 6; i++) {
+        if (oracle.world->drive == HWT_DRIVE_CALLER && !oracle.world->with_descriptor) {
+            uint64_t at = next();
+            if (at != UINT64_MAX && at > oracle_now() && at < oracle_now() + HOUR / 2)
+                sim_sleep(at - oracle_now());
+            advance();
+        } else {
+            sim_sleep(10 * TICK);
+        }
+    }
+    if (oracle.stopping || oracle.lost || oracle.world->executor || oracle.running ||
+        !oracle.sleeper || oracle.sleeper->state != WAITING)
+        return;
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        const struct life *life = &oracle.life[i];
+        SIM_CHECK(!life->accepted || !life->known || life->in_flight || life->periodic ||
+                      !oracle_is_pending(life) || life->deadline + 8 * TICK > oracle_now(),
+                  "G4: timeout %u was due, and has not run", i);
+    }
+}
+
+static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
+{
+    const struct world *world = oracle.world;
+    const struct program *program = oracle.program;
+
+    sim_calm++;
+    SIM_CHECK(create(&oracle.timer, world, program->hashed) == 0, "create fails");
+    if (!world->not_started)
+        SIM_CHECK(hwt_timer_start(oracle.timer) == 0, "start fails");
+    oracle.created = true;
+    for (unsigned i = 0; i < program->shared; i++)
+        schedule(program->shared_conduct[i], delays[program->shared_delay[i]], true, false,
+                 world->hooks && i == 0);
+    for (unsigned i = 0; i < program->producers; i++) {
+        producers[i] = sim_start(producer_main, (void *)(uintptr_t)i);
+        share_with(producers[i]);
+    }
+    if (world->with_descriptor) {
+        others[(*other_count)++] = sim_start(loop_main, NULL);
+        oracle.sleeper = &sim_threads[others[0]];
+    }
+    for (unsigned i = 0; i < world->executor_threads; i++)
+        others[(*other_count)++] = sim_start(executor_main, NULL);
+    sim_calm--;
+    sim_fail_one_in = world->faults ? 12 : world->executor ? 0 : 40;
+    if (!world->faults)
+        sim_fail_one_in = 0;
+    sim_time_one_in = 40;
+    sim_time_step = TICK;
+}
+
+/* What goes on with the shell of a timer that is no more (C10). */
+static void second_timer(void)
+{
+    hwt_timer *timer;
+    hwt_timeout *timeout = NULL;
+    uint64_t pending;
+
+    if (create(&timer, oracle.world, oracle.program->hashed) != 0)
+        return;
+    if (hwt_new_timeout(timer, nothing, NULL, HOUR, &timeout) == 0) {
+        pending = hwt_timer_pending(timer);
+        SIM_CHECK(pending == 1, "G3: %llu pending of 1", (unsigned long long)pending);
+        SIM_CHECK(hwt_timeout_cancel(timeout), "the second timer's timeout is over");
+        pending = hwt_timer_pending(timer);
+        SIM_CHECK(pending == 0, "G3: %llu pending of 0", (unsigned long long)pending);
+        hwt_timeout_unref(timeout);
+    }
+    SIM_CHECK(hwt_timer_destroy(timer) == 0, "destroy fails");
+}
+
+void world_main(void *arg)
+{
+    const struct run *run = arg;
+    unsigned producers[PRODUCERS_MOST], others[4], other_count = 0;
+
+    oracle_reset(run->world, run->program);
+    memset(own_life, 0, sizeof own_life);
+    memset(&queue, 0, sizeof queue);
+    queue.lock = memory_take(64, 64);
+    begin(producers, others, &other_count);
+    for (unsigned i = 0; i < run->program->producers; i++) {
+        if (!is_handler(i))
+            sim_join(producers[i]);
+    }
+    if (run->program->settles)
+        settle();
+    sim_fail_one_in = 0;
+    stop();
+    oracle.quit = queue.quit = true;
+    sim_wake((uintptr_t)queue.lock, true);
+    for (unsigned i = 0; i < other_count; i++)
+        sim_join(others[i]);
+    oracle_check_stopped();
+    call_begins(NULL, "destroys, not", true);
+    SIM_CHECK(hwt_timer_destroy(oracle.timer) == 0, "destroy fails");
+    call_ends(NULL);
+    oracle.destroyed = true;
+    if (run->program->second_timer)
+        second_timer();
+    for (unsigned i = 0; i < run->program->producers; i++) {
+        if (is_handler(i))
+            sim_join(producers[i]);
+    }
+    drop_all();
+    oracle_check_end();
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Worlds: what may happen to a timer in a history, and what must hold. A world has threads with
+ * parts (producers, whoever drives, an executor's), and each producer a program: a list of calls
+ * that the seed chose. The oracles (oracle.c) look at every call, run and sleep.
+ */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include "hwt.h"
+#include "sim.h"
+
+/* ---- programs ---- */
+
+enum op_code {
+    OP_NONE,
+    OP_SCHEDULE, /* with a handle */
+    OP_FORGET,   /* without */
+    OP_PERIODIC,
+    OP_CANCEL,
+    OP_CANCEL_SYNC,
+    OP_MOVE,    /* by a delay */
+    OP_MOVE_AT, /* to a deadline */
+    OP_DROP,    /* this thread's reference */
+    OP_REF,     /* and drop it */
+    OP_LOOK,    /* state, deadline, ... */
+    OP_SLEEP,
+    OP_PENDING, /* and stats */
+    OP_NEXT,    /* hwt_timer_next_deadline */
+    OP_STOP,
+    OP_START,
+    OP_TRIM,
+    OP_ADVANCE,
+    OP_DESCRIPTOR,
+    OP_FORK,
+    OP_OTHER_TIMER, /* create one, use it, destroy it */
+    OP_COUNT,
+};
+
+struct op {
+    uint8_t code;
+    uint8_t target;  /* a timeout: one that all share, or of an op of this thread before */
+    uint8_t delay;   /* see oracle.c: delays */
+    uint8_t conduct; /* of its task */
+    bool removed;    /* shrinking */
+};
+
+#define PRODUCERS_MOST 4
+#define OPS_MOST       12
+
+struct program {
+    unsigned producers, ops; /* each */
+    unsigned shared;         /* timeouts that are there from the beginning */
+    uint8_t shared_delay[4], shared_conduct[4];
+    bool hashed, settles, hands_back, second_timer;
+    struct op op[PRODUCERS_MOST][OPS_MOST];
+};
+
+/* What a task does, besides being counted. */
+enum conduct {
+    DOES_NOTHING,
+    REARMS_NOW,
+    REARMS_LATER,
+    REARMS_ONCE_AND_IS_SLOW,
+    SCHEDULES,
+    CANCELS_SHARED,
+    MOVES_SHARED,
+    IS_SLOW,
+    ASKS_NEXT,
+    CANCELS_ITSELF,
+    ENDS_THREAD, /* only where the world allows it */
+    CONDUCT_COUNT,
+};
+
+/* ---- worlds ---- */
+
+enum executor_kind { NO_EXECUTOR, EXECUTOR_QUEUES, EXECUTOR_RUNS_AT_ONCE };
+
+struct world {
+    const char *name;
+    const char *shows; /* the rules and guarantees that it is about */
+    unsigned producers, ops, shared;
+    unsigned handlers; /* so many of the producers use handles alone, also after destroy */
+    hwt_drive drive;
+    bool with_descriptor; /* whoever drives waits for it */
+    bool boottime;
+    enum executor_kind executor;
+    bool executor_refuses;
+    unsigned executor_threads;
+    uint64_t max_pending;
+    size_t reserve;
+    bool hooks;        /* timeouts have one */
+    bool faults;       /* the system's calls fail now and then */
+    bool ends_threads; /* tasks may end their thread */
+    bool not_started;  /* the first submission starts it */
+    bool small;        /* small enough for exhaustive search */
+    uint8_t weight[OP_COUNT];
+    uint8_t conduct_weight[CONDUCT_COUNT];
+    uint32_t delays; /* which delays it uses: bits */
+};
+
+extern const struct world worlds[];
+extern const unsigned world_count;
+
+/* A program for a world, by its seed. */
+void program_make(struct program *program, const struct world *world, uint64_t seed, bool small);
+void program_print(const struct program *program);
+
+struct run {
+    const struct world *world;
+    const struct program *program;
+};
+/* What sim_run is given: a history of a world from beginning to end; `arg` is a struct run. */
+void world_main(void *arg);
+
+#endif
