@@ -20,7 +20,8 @@ struct seed {
 };
 
 static struct {
-    const char *world; /* only this one; NULL: all */
+    const struct world *world[32]; /* only these; none: all */
+    unsigned worlds;
     double seconds;
     uint64_t histories; /* at most; 0: no limit */
     uint64_t first;     /* numbers go on from here ... */
@@ -314,7 +315,8 @@ static void show(const struct seed *seed, const struct program *program,
     static struct failure failure;
     struct history history = *failed;
 
-    printf("FAILED: %s\n", failed->message);
+    printf("FAILED after %" PRIu64 " histories (%s): %s\n", total.histories,
+           strategy_names[seed->strategy], failed->message);
     printf("  the same again, shrunk and traced: make sim SEED=");
     print_seed(seed);
     printf(" TRACE=1\n");
@@ -368,8 +370,8 @@ static struct seed seed_of(uint64_t number)
     struct seed seed = {.number = number};
     uint64_t h = hash(number, 3);
 
-    seed.world = options.world ? find_world(options.world, strlen(options.world))
-                               : &worlds[number % world_count];
+    seed.world =
+        options.worlds ? options.world[number % options.worlds] : &worlds[number % world_count];
     seed.strategy = turns[h % 5];
     seed.buffering = (enum buffering)(h / 16 % 3);
     if (seed.world->small && h / 64 % 2000 == 0) {
@@ -391,7 +393,7 @@ static int run_many(void)
          (!options.histories || total.histories < options.histories);
          number += options.step) {
         struct seed seed = seed_of(number);
-        if (seed.world->weight[OP_FORK] && number / world_count % 64 && !options.world)
+        if (seed.world->weight[OP_FORK] && number / world_count % 64 && !options.worlds)
             continue; /* a hundred times as slow as the others */
         if (run_seed(&seed, until)) {
             failures = 1;
@@ -412,7 +414,7 @@ static int run_many(void)
 
 static int help(void)
 {
-    printf("hwt-sim [-w world] [-s seconds] [-n histories] [-f first] [-j step] [-S strategy]\n"
+    printf("hwt-sim [-w world,...] [-s seconds] [-n histories] [-f first] [-j step] [-S strategy]\n"
            "        [-l] [-q] [-t] [seed ...]\n"
            "  -l  say which points were never reached, or never left for another thread\n"
            "  -t  shrink and trace a failure\n"
@@ -422,6 +424,18 @@ static int help(void)
     return 2;
 }
 
+static bool choose_worlds(const char *list)
+{
+    while (*list && options.worlds < 32) {
+        size_t length = strcspn(list, ",");
+        options.world[options.worlds] = find_world(list, length);
+        if (!options.world[options.worlds++])
+            return false;
+        list += length + (list[length] == ',');
+    }
+    return options.worlds > 0;
+}
+
 int main(int argc, char **argv)
 {
     int option, failures = 0;
@@ -429,7 +443,10 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     while ((option = getopt(argc, argv, "w:s:n:f:j:S:lqth")) != -1) {
         switch (option) {
-        case 'w': options.world = optarg; break;
+        case 'w':
+            if (!choose_worlds(optarg))
+                return help();
+            break;
         case 's': options.seconds = strtod(optarg, NULL); break;
         case 'n': options.histories = strtoull(optarg, NULL, 0); break;
         case 'f': options.first = strtoull(optarg, NULL, 0); break;
@@ -443,8 +460,6 @@ int main(int argc, char **argv)
         default: return help();
         }
     }
-    if (options.world && !find_world(options.world, strlen(options.world)))
-        return help();
     trace_set_up();
     memory_set_up();
     pthread_set_up();

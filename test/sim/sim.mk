@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The simulator (KIND=sim): the objects of src/, compiled with the marks for ThreadSanitizer, without
-# its runtime; what they ask of the system is renamed to what test/sim/ answers. Their variables, and
-# the text of those that may look at free memory, get sections of their own (test/sim/memory.c).
+# The simulator (KIND=sim): the objects of src/, compiled with the marks for ThreadSanitizer,
+# without its runtime; what they ask of the system is renamed to what test/sim/ answers. Their
+# variables, and the text of those that may look at free memory, get sections of their own
+# (test/sim/memory.c).
 
 SIM      := $(BUILD)/sim/hwt-sim
 SIM_O    := $(patsubst %.c,$(O)/%.o,$(wildcard test/sim/*.c))
@@ -45,8 +46,8 @@ SIM_SECONDS ?= 60
 .PHONY: sim sim-program sim-mutants
 sim-program:
 	@$(MAKE) --no-print-directory KIND=sim $(SIM)
-sim: deps sim-program ## Search histories of the library for a bad one (SEED=, TRACE=1, HOURS=, WORLD=)
-	@SIM=$(SIM) SEED='$(SEED)' TRACE='$(filter 1,$(TRACE))' HOURS='$(HOURS)' SIM_SECONDS=$(SIM_SECONDS) \
-		WORLD='$(WORLD)' test/sim/run.sh
+sim: deps sim-program ## Search histories of the source for a bad one (SEED=, TRACE=1, HOURS=)
+	@SIM=$(SIM) SEED='$(SEED)' TRACE='$(filter 1,$(TRACE))' HOURS='$(HOURS)' \
+		SIM_SECONDS=$(SIM_SECONDS) WORLD='$(WORLD)' test/sim/run.sh
 sim-mutants: deps sim-program ## Put bugs back into the source, one by one: each must be found
 	@MAKE='$(MAKE)' test/sim/mutants.sh $(M)

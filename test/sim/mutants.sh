@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Is the evidence any good? Each file of test/sim/mutants/ puts one bug into the source; the
+# simulator must find it. Such a file is a patch with a few lines before it:
+#   What: the bug, in a line
+#   Rule: the rule of docs/concurrency.md that it breaks, or the guarantee
+#   Worlds: where to look for it (otherwise everywhere)
+#   Harmless: why nobody would notice: then it must not be found, in a tenth of the time
+# Arguments: names of mutants; otherwise all. MUTANT_SECONDS is the patience for each (60).
+# The rows printed are those of the table in docs/reliability.md.
+
+set -u
+cd "$(dirname "$0")/../.." || exit
+: "${MAKE:=make}" "${MUTANT_SECONDS:=60}"
+unset MAKEFLAGS MFLAGS MAKELEVEL
+work=build/mutants
+rm -rf $work && mkdir -p $work
+fixed=()
+setarch "$(uname -m)" -R true 2>/dev/null && fixed=(setarch "$(uname -m)" -R)
+
+header() # patch name
+{
+    sed -n "s/^$2: *//p; /^--- /q" "$1"
+}
+
+# A copy of the tree, and of what is built: only what a patch touches is compiled again.
+copy_tree() # to
+{
+    mkdir -p "$1/build"
+    tar -c --exclude=./build --exclude=./.git . | tar -x -C "$1"
+    cp -a build/sim "$1/build/sim"
+}
+
+try() # tree patch
+{
+    local tree=$1 patch=$PWD/$2 name status worlds log seconds=$MUTANT_SECONDS found
+    name=$(basename "$2" .patch)
+    log=$PWD/$work/$name.log
+    [ -n "$(header "$patch" Harmless)" ] && seconds=$((seconds / 10 + 1))
+    worlds=$(header "$patch" Worlds | tr ' ' ,)
+    if ! { patch -s -p1 -d "$tree" <"$patch" &&
+        $MAKE -s -C "$tree" KIND=sim WERROR= build/sim/hwt-sim; } >"$log" 2>&1; then
+        echo "| $name | $(header "$patch" Rule) | DOES NOT BUILD | | |"
+    else
+        timeout -k 5 $((seconds + 60)) "${fixed[@]}" "$tree/build/sim/hwt-sim" -q -s "$seconds" \
+            ${worlds:+-w "$worlds"} >"$log" 2>&1
+        status=$?
+        found=$(grep -m1 '^FAILED' "$log")
+        if [ -n "$found" ]; then
+            echo "| $name | $(header "$patch" Rule) | $(sed -n \
+                's/^FAILED after \([0-9]*\) histories (\([^)]*\)): \(.*\)/\1 | \2 | \3/p' \
+                <<<"$found") |"
+        elif [ $status != 0 ]; then
+            echo "| $name | $(header "$patch" Rule) | | | the simulator died ($status) |"
+        else
+            echo "| $name | $(header "$patch" Rule) | NOT FOUND | | |"
+        fi
+    fi
+    patch -s -R -p1 -d "$tree" <"$patch" >/dev/null
+}
+
+patches=()
+if [ $# -gt 0 ]; then
+    for name in "$@"; do patches+=("test/sim/mutants/$name.patch"); done
+else
+    patches=(test/sim/mutants/*.patch)
+fi
+workers=$(nproc)
+for ((w = 0; w < workers; w++)); do
+    {
+        copy_tree "$work/tree$w"
+        for ((i = w; i < ${#patches[@]}; i += workers)); do
+            try "$work/tree$w" "${patches[i]}"
+        done
+        rm -rf "$work/tree$w"
+    } >"$work/rows.$w" &
+done
+wait
+sort "$work"/rows.* >"$work/rows"
+
+found=0 wrong=0 harmless=0
+while IFS='|' read -r _ name _ result _; do
+    name=${name// /}
+    expected=$(header "test/sim/mutants/$name.patch" Harmless)
+    case $result in
+    *BUILD*) wrong=$((wrong + 1)) ;;
+    *NOT*) if [ -n "$expected" ]; then harmless=$((harmless + 1)); else wrong=$((wrong + 1)); fi ;;
+    *) if [ -n "$expected" ]; then wrong=$((wrong + 1)); else found=$((found + 1)); fi ;;
+    esac
+done <"$work/rows"
+echo '| mutant | rule | histories | strategy | what the simulator says |'
+echo '| --- | --- | --- | --- | --- |'
+cat "$work/rows"
+echo "$found mutants found, $harmless harmless, $wrong not as expected"
+[ $wrong = 0 ]
