@@ -129,7 +129,7 @@ long sim_syscall(long number, ...)
         sim_point(PC, (uintptr_t)word);
         if (sim_history->tracing)
             trace_add(TRACE_CALL, PC, (uintptr_t)word, value, until ? to_ns(until) : 0,
-                      operation & FUTEX_WAKE ? "futex wake" : "futex wait");
+                      (operation & 127) == FUTEX_WAKE ? "futex wake" : "futex wait");
         result = futex(word, operation, value, until);
     } else if (number == SYS_write) {
         sim_point(PC, 0);

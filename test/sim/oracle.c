@@ -143,6 +143,8 @@ static const char *name_of(uintptr_t address, char *buffer, size_t size)
 
 /* ---- one history ---- */
 
+static void when_waiting(void);
+
 void oracle_reset(const struct world *world, const struct program *program)
 {
     memset(&oracle, 0, sizeof oracle);
@@ -150,11 +152,14 @@ void oracle_reset(const struct world *world, const struct program *program)
     oracle.program = program;
     oracle.fd = -1;
     trace_name_of = name_of;
+    sim_when_waiting = when_waiting;
+    oracle.happened = 1;
 }
 
 void call_begins(struct life *life, const char *what, bool may_wait)
 {
     oracle.calls++;
+    oracle.happened++;
     if (life) {
         life->calls++;
         life->in_flight++;
@@ -168,6 +173,7 @@ void call_begins(struct life *life, const char *what, bool may_wait)
 void call_ends(struct life *life)
 {
     oracle.calls--;
+    oracle.happened++;
     if (life)
         life->in_flight--;
     sim_current->may_not_wait = NULL;
@@ -275,6 +281,29 @@ size_t sim_wheel_check(struct wheel *wheel)
     return count;
 }
 
+/*
+ * G5: between two sleeps something has happened, or somebody was waited for who has been cancelled
+ * or moved later since: the old deadline of such a one is worth one wake-up.
+ */
+static void check_quiet(void)
+{
+    if (oracle.happened == oracle.happened_before && sim_current->timed_out_before)
+        oracle.futile++;
+    oracle.happened_before = oracle.happened;
+    SIM_CHECK(oracle.futile <= oracle.excuses, "G5: the worker woke %u times for nothing",
+              oracle.futile);
+}
+
+static void when_waiting(void)
+{
+    if (!oracle.created || oracle.destroyed || sim_current != oracle.sleeper ||
+        !sleeps(sim_current))
+        return;
+    oracle_check_sleep();
+    if (oracle.world->drive == HWT_DRIVE_WORKER)
+        check_quiet();
+}
+
 /* ---- runs ---- */
 
 void oracle_pass_begins(void)
@@ -344,6 +373,7 @@ void oracle_run_begins(struct life *life, hwt_timeout *timeout)
     life->known = false;
     life->runs++;
     oracle.running++;
+    oracle.happened++;
 }
 
 void oracle_run_ends(struct life *life)

@@ -38,7 +38,9 @@ struct oracle {
     unsigned lives;
     unsigned calls;   /* of the timer or of a handle that are on, by any thread */
     unsigned running; /* tasks and hooks */
-    unsigned accepted, moved_blindly;
+    unsigned accepted;
+    /* G5: what had happened when the worker last fell asleep, and how often it woke for nothing */
+    unsigned happened, happened_before, excuses, futile;
     struct sim_thread *sleeper; /* who sleeps until the next deadline: the worker, or the loop */
     int fd;
     /* G15: the advance that is on */

@@ -130,6 +130,8 @@ struct lock {
     uint32_t destroyed;
 };
 
+const void *sim_forbidden_lock;
+
 static struct lock *lock_of(pthread_mutex_t *mutex)
 {
     return (struct lock *)(void *)mutex;
@@ -155,6 +157,8 @@ int sim_pthread_mutex_lock(pthread_mutex_t *mutex)
 
     sim_point(PC, (uintptr_t)mutex);
     memory_drain(sim_current);
+    SIM_CHECK(!sim_current->may_not_wait || mutex != sim_forbidden_lock, "G7: %s takes a lock",
+              sim_current->may_not_wait);
     SIM_CHECK(!lock->destroyed, "a lock is used after its end");
     SIM_CHECK(!memory_is_poisoned(mutex), "a lock is used whose memory is free");
     SIM_CHECK(lock->held_by != sim_current->index + 1, "a thread waits for its own lock");

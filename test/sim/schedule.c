@@ -23,6 +23,7 @@ unsigned sim_thread_count;
 int sim_calm;
 unsigned sim_fail_one_in, sim_time_one_in;
 uint64_t sim_now, sim_time_step;
+void (*sim_when_waiting)(void);
 
 struct decision *sim_decisions;
 unsigned sim_decision_count;
@@ -511,9 +512,12 @@ bool sim_wait(uintptr_t key, uint64_t until, const char *what)
     me->wait_key = key;
     me->wait_until = until;
     me->waits_for = what;
+    me->timed_out_before = me->timed_out;
     me->woken = me->timed_out = false;
     if (until <= sim_now)
         wake_sleepers();
+    if (sim_when_waiting)
+        sim_when_waiting();
     while (me->state != READY)
         go_on(0);
     return me->woken;

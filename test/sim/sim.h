@@ -123,7 +123,7 @@ struct sim_thread {
     /* WAITING: for what, and until when at most */
     uintptr_t wait_key;
     uint64_t wait_until;
-    bool woken, timed_out;
+    bool woken, timed_out, timed_out_before;
     const char *waits_for;
     uintptr_t pc; /* of its last point */
     /* happens-before */
@@ -162,6 +162,8 @@ void sim_yield(uintptr_t pc);
 /* Waits until sim_wake(key), or virtual time `until`. True: woken. */
 bool sim_wait(uintptr_t key, uint64_t until, const char *what);
 void sim_wake(uintptr_t key, bool all);
+/* The world's: this thread is about to wait, its state says for what. */
+extern void (*sim_when_waiting)(void);
 
 /* 0, or now and then (one in so many) 1 to `options`. */
 unsigned sim_choose(enum event_kind kind, unsigned options, unsigned one_in);
@@ -230,6 +232,8 @@ void pthread_end_child(void); /* a forked child goes no further than the end of 
 unsigned sim_start(void *(*start)(void *), void *arg);
 void sim_join(unsigned thread);
 void sim_sleep(uint64_t ns);
+/* No call that must not wait takes this one (G7). */
+extern const void *sim_forbidden_lock;
 /* Until the descriptor is readable, or that time. */
 bool sim_wait_readable(int fd, uint64_t until);
 bool sim_is_readable(int fd);

@@ -103,6 +103,7 @@ static void cancel(struct life *life)
 
     call_begins(life, "cancels", false);
     won = hwt_timeout_cancel(life->timeout);
+    oracle.excuses++;
     life->starting = !life->running && load_relaxed(&life->timeout->run) != RUN_NONE;
     call_ends(life);
     trace_say("%s", won ? "won" : "lost");
@@ -120,6 +121,7 @@ static void cancel_sync(struct life *life)
 
     call_begins(life, "cancels, and waits,", true);
     won = hwt_timeout_cancel_sync(life->timeout);
+    oracle.excuses++;
     call_ends(life);
     if (won == -EDEADLK)
         return;
@@ -144,6 +146,7 @@ static void move(struct life *life, uint64_t delay, bool to)
     moved = to ? hwt_timeout_reschedule_at(life->timeout, deadline)
                : hwt_timeout_reschedule(life->timeout, delay);
     word = load_relaxed(&life->timeout->word);
+    oracle.excuses++;
     call_ends(life);
     trace_say("%s", moved ? "moved" : "not moved");
     if (!moved) {
@@ -230,6 +233,7 @@ static void stop(void)
     int result;
 
     oracle.stopping = true;
+    sim_forbidden_lock = NULL; /* who comes too late is told so under the lock */
     call_begins(NULL, "stops, not", true);
     result = hwt_timer_stop(oracle.timer, oracle.program->hands_back ? &list : NULL);
     call_ends(NULL);
@@ -292,6 +296,7 @@ static void behave(struct life *life, hwt_timeout *timeout)
     case ENDS_THREAD:
         if (!oracle.lost) {
             oracle.lost = true;
+            sim_forbidden_lock = NULL;
             oracle_run_ends(life);
             sim_pthread_exit(NULL);
         }
@@ -331,6 +336,7 @@ static struct {
 static int execute(void *executor, void (*run)(void *job), void *job)
 {
     (void)executor;
+    oracle.happened++;
     if (oracle.world->executor_refuses && sim_choose(EVENT_CHOICE, 1, 6) > 0) {
         ((struct life *)hwt_timeout_arg(job))->turned_away++;
         trace_say("the executor refuses");
@@ -621,6 +627,7 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
     if (!world->not_started)
         SIM_CHECK(hwt_timer_start(oracle.timer) == 0, "start fails");
     oracle.created = true;
+    sim_forbidden_lock = world->not_started ? NULL : &oracle.timer->mutex;
     for (unsigned i = 0; i < program->shared; i++)
         schedule(program->shared_conduct[i], delays[program->shared_delay[i]], true, false,
                  world->hooks && i == 0);
@@ -668,6 +675,7 @@ void world_main(void *arg)
     unsigned producers[PRODUCERS_MOST], others[4], other_count = 0;
 
     oracle_reset(run->world, run->program);
+    sim_forbidden_lock = NULL;
     memset(own_life, 0, sizeof own_life);
     memset(&queue, 0, sizeof queue);
     queue.lock = memory_take(64, 64);
