@@ -10,6 +10,7 @@
 #   fuzz      on random input of a seed
 #   model     relacy models (.cc) and spin models (.pml)
 #   check     scripts
+#   sim       the simulator, SIM_SECONDS on every CPU
 # or KIND=..., the kind of build for what follows.
 # Environment: KIND (kind of build), BUILD (its folder), CC, CXX, MAKE.
 #
@@ -49,6 +50,7 @@ set_limit() # folder
     stress) limit=$((limit + 10 * ${STRESS_SECONDS:-0})) ;;
     model) limit=600 ;;
     valgrind) limit=900 ;;
+    sim) limit=$((${SIM_SECONDS:-60} + 200)) ;;
     esac
 }
 
@@ -292,6 +294,7 @@ for what in "$@"; do
     announced="${what%%/*} $KIND"
     case $what in
     valgrind) set_limit valgrind && run_valgrind ;;
+    sim) set_limit sim && plain_program sim/search test/sim/run.sh ;;
     */*) run_one "$what" ;;
     *) run_folder "$what" ;;
     esac

@@ -52,8 +52,9 @@ check: deps ## Build and run every test: all folders but model, and part on a de
 	@$(MAKE) --no-print-directory all unit-programs stress-programs $(B)/hwt-replay
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory KIND=debug \
 		$(VALIDATED:%=$(BUILD)/debug/test/%))
+	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory sim-program)
 	$(call run,$(KIND),unit fuzz stress fault $(if $(filter release,$(KIND)),\
-		check KIND=debug $(VALIDATED)))
+		sim check KIND=debug $(VALIDATED)))
 
 # T names a file of test/unit, stress, fault, fuzz or check, with its folder or without.
 matching = $(sort $(filter $(T) %/$(T),$(patsubst $(B)/test/%,%,$(UNIT) $(STRESS) $(FAULT) $(FUZZ)) \

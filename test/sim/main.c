@@ -26,13 +26,14 @@ static struct {
     uint64_t histories; /* at most; 0: no limit */
     uint64_t first;     /* numbers go on from here ... */
     unsigned step;      /* ... by so much */
-    bool trace, lines, quiet;
+    bool trace, lines, quiet, twice;
     int strategy; /* only this one; -1: all */
 } options = {.seconds = 10, .step = 1, .strategy = -1};
 
 static struct {
     uint64_t histories, points, switches;
     uint64_t by_strategy[STRATEGY_COUNT];
+    unsigned programs, to_the_end; /* exhaustive: all of their histories, not only the first */
 } total;
 
 static double now(void)
@@ -136,6 +137,8 @@ static bool exhaust(const struct world *world, const struct program *program,
             }
         }
     }
+    total.programs++;
+    total.to_the_end += next == count;
     return false;
 }
 
@@ -345,6 +348,27 @@ static void show(const struct seed *seed, const struct program *program,
 
 /* ---- many ---- */
 
+/* A history by its seed, and the same by its events alone: no difference. */
+static bool is_repeatable(const struct seed *seed, const struct program *program,
+                          struct history *history)
+{
+    struct history again = *history;
+
+    again.replay = true;
+    again.events = (struct event_list){NULL, 0, 0};
+    events_copy(&again.events, &history->events);
+    run(&again, seed->world, program);
+    free(again.events.event);
+    if (!again.failed && again.points == history->points && again.switches == history->switches)
+        return true;
+    printf("FAILED: a history is not the same again: %" PRIu64 " points and %" PRIu64
+           " switches, then %" PRIu64 " and %" PRIu64 "; %s\n",
+           history->points, history->switches, again.points, again.switches, again.message);
+    print_seed(seed);
+    printf("\n");
+    return false;
+}
+
 static bool run_seed(const struct seed *seed, double until)
 {
     static struct history history;
@@ -360,6 +384,8 @@ static bool run_seed(const struct seed *seed, double until)
     }
     if (failed)
         show(seed, &program, &history);
+    else if (options.twice && seed->strategy != STRATEGY_EXHAUSTIVE)
+        failed = !is_repeatable(seed, &program, &history);
     return failed;
 }
 
@@ -406,6 +432,8 @@ static int run_many(void)
                total.histories, total.points, total.switches, trace_states(), now() - began);
         for (unsigned i = 0; i < STRATEGY_COUNT; i++)
             printf("%s%s %" PRIu64, i ? ", " : "; ", strategy_names[i], total.by_strategy[i]);
+        if (total.programs)
+            printf(" (%u programs, %u to the end)", total.programs, total.to_the_end);
         printf("\n");
         trace_report(options.lines);
     }
@@ -415,8 +443,9 @@ static int run_many(void)
 static int help(void)
 {
     printf("hwt-sim [-w world,...] [-s seconds] [-n histories] [-f first] [-j step] [-S strategy]\n"
-           "        [-l] [-q] [-t] [seed ...]\n"
+           "        [-l] [-q] [-r] [-t] [seed ...]\n"
            "  -l  say which points were never reached, or never left for another thread\n"
+           "  -r  replay each by its events: it must be the same\n"
            "  -t  shrink and trace a failure\n"
            "worlds:\n");
     for (unsigned i = 0; i < world_count; i++)
@@ -441,7 +470,7 @@ int main(int argc, char **argv)
     int option, failures = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    while ((option = getopt(argc, argv, "w:s:n:f:j:S:lqth")) != -1) {
+    while ((option = getopt(argc, argv, "w:s:n:f:j:S:lqrth")) != -1) {
         switch (option) {
         case 'w':
             if (!choose_worlds(optarg))
@@ -456,6 +485,7 @@ int main(int argc, char **argv)
             break;
         case 'l': options.lines = true; break;
         case 'q': options.quiet = true; break;
+        case 'r': options.twice = true; break;
         case 't': options.trace = true; break;
         default: return help();
         }

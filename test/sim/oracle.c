@@ -163,6 +163,7 @@ void call_begins(struct life *life, const char *what, bool may_wait)
     if (life) {
         life->calls++;
         life->in_flight++;
+        oracle.excuses++;
     }
     if (sim_history->tracing)
         trace_say("%s timeout %d", what, life ? (int)number_of(life) : -1);
@@ -243,7 +244,7 @@ void oracle_check_sleep(void)
 
     if (!oracle.created || oracle.stopping || oracle.lost || oracle.running || !sleeps(sleeper))
         return;
-    /* Known delays: a descriptor may be set to an older time, by a call that has not returned. */
+    /* Known delays: a descriptor is set, or about to be, by a call that has not returned. */
     if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && oracle.calls)
         return;
     for (unsigned i = 0; i < oracle.lives; i++) {

@@ -103,7 +103,6 @@ static void cancel(struct life *life)
 
     call_begins(life, "cancels", false);
     won = hwt_timeout_cancel(life->timeout);
-    oracle.excuses++;
     life->starting = !life->running && load_relaxed(&life->timeout->run) != RUN_NONE;
     call_ends(life);
     trace_say("%s", won ? "won" : "lost");
@@ -121,7 +120,6 @@ static void cancel_sync(struct life *life)
 
     call_begins(life, "cancels, and waits,", true);
     won = hwt_timeout_cancel_sync(life->timeout);
-    oracle.excuses++;
     call_ends(life);
     if (won == -EDEADLK)
         return;
@@ -146,7 +144,6 @@ static void move(struct life *life, uint64_t delay, bool to)
     moved = to ? hwt_timeout_reschedule_at(life->timeout, deadline)
                : hwt_timeout_reschedule(life->timeout, delay);
     word = load_relaxed(&life->timeout->word);
-    oracle.excuses++;
     call_ends(life);
     trace_say("%s", moved ? "moved" : "not moved");
     if (!moved) {
@@ -529,7 +526,11 @@ static void do_op(unsigned producer, unsigned i)
     case OP_START: hwt_timer_start(oracle.timer); break;
     case OP_TRIM: pool_trim(); break;
     case OP_ADVANCE: advance(); break;
-    case OP_DESCRIPTOR: hwt_timer_fd(oracle.timer); break;
+    case OP_DESCRIPTOR:
+        call_begins(NULL, "takes the descriptor, not of", true);
+        hwt_timer_fd(oracle.timer);
+        call_ends(NULL);
+        break;
     case OP_FORK: sim_fork(in_child, NULL); break;
     case OP_OTHER_TIMER: another_timer(); break;
     case OP_NONE:

@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Is the simulator what it says? Nothing in src/ goes past it, its histories are the same again, and
+# it finds a bug that is put there.
+
+set -u
+cd "$(dirname "$0")/../.." || exit
+: "${BUILD:=build}" "${MAKE:=make}"
+sim=$BUILD/sim/hwt-sim
+[ -x "$sim" ] || { echo "the simulator is not built: make sim-program"; exit 77; }
+fixed=()
+setarch "$(uname -m)" -R true 2>/dev/null && fixed=(setarch "$(uname -m)" -R)
+status=0
+
+# What the objects still ask of others: functions that only compute, and what is the thread's own.
+allowed='__tsan_.*|__a?san_.*|sim_.*|base_fail|__start_.*|__stop_.*|_GLOBAL_OFFSET_TABLE_
+_Unwind_Resume|__gcc_personality_v0|__divti3|__udivti3|__errno_location|__lsan_.*
+f?printf|snprintf|__f?printf_chk|__snprintf_chk|stderr|fputs|fwrite|strncpy|strlen|memcmp
+pthread_attr_.*|__sched_cpucount|sigfillset'
+past=$(nm -u "$BUILD/sim/obj/sim/all.o" | awk '{ print $2 }' |
+    grep -vxE "$(tr '\n' '|' <<<"$allowed" | sed 's/|$//')")
+if [ -n "$past" ]; then
+    printf 'asked of the system past the simulator (test/sim/system.syms): %s\n' $past
+    status=1
+fi
+
+# The same number of points in the same histories; and the same by their events alone.
+searched()
+{
+    "${fixed[@]}" "$sim" -n 400 -s 60 "$@" | sed -n 's/ states.*//p' | sed 's/,[^,]*$//'
+}
+first=$(searched -r) second=$(searched -r)
+if [ -z "$first" ] || [ "$first" != "$second" ]; then
+    printf 'not the same again: %s; %s\n' "$first" "$second"
+    status=1
+fi
+
+MUTANT_SECONDS=60 test/sim/mutants.sh cancel_stores >/dev/null || {
+    echo "a bug that was put into the source is not found: test/sim/mutants.sh cancel_stores"
+    status=1
+}
+[ $status = 0 ] && echo "$first, twice the same"
+exit $status
