@@ -317,21 +317,25 @@ int sim_prctl(int option, ...)
 
 void *sim_malloc(size_t size)
 {
+    sim_point(PC, 0);
     return fails() ? NULL : memory_take(size, 16);
 }
 
 void *sim_calloc(size_t count, size_t size)
 {
+    sim_point(PC, 0);
     return fails() ? NULL : memory_take(count * size, 16); /* nothing is used twice: zeros */
 }
 
 void *sim_aligned_alloc(size_t alignment, size_t size)
 {
+    sim_point(PC, 0);
     return fails() ? NULL : memory_take(size, alignment);
 }
 
 void sim_free(void *memory)
 {
+    sim_point(PC, 0);
     memory_give(memory);
 }
 
@@ -352,6 +356,7 @@ void *sim_mmap(void *at, size_t size, int protection, int flags, int fd, long of
 
 int sim_munmap(void *memory, size_t size)
 {
+    sim_point(PC, 0);
     (void)memory;
     (void)size;
     return 0;

@@ -4,7 +4,8 @@
 # Run the simulator: one history (SEED), or as many as there is time for (SIM_SECONDS, or HOURS), on
 # all CPUs. The seeds of histories that failed once are tried first. The last line says what was
 # searched.
-# Environment: SIM (the program), SEED, TRACE, SIM_SECONDS, HOURS, WORLD, FIRST (number of a seed).
+# Environment: SIM (the program), SEED, TRACE, SIM_SECONDS, HOURS, WORLD, FIRST (the first seed),
+# SIM_LINES=1 (which accesses were never reached, or never left for another thread).
 
 set -u
 cd "$(dirname "$0")/../.." || exit
@@ -30,7 +31,7 @@ cpus=$(nproc)
 pids=()
 for ((i = 0; i < cpus; i++)); do
     "${fixed[@]}" "$SIM" -s "$SIM_SECONDS" -f $((FIRST + i)) -j "$cpus" \
-        ${WORLD:+-w "$WORLD"} ${TRACE:+-t} >"$logs/$i" 2>&1 &
+        ${WORLD:+-w "$WORLD"} ${TRACE:+-t} ${SIM_LINES:+-l} >"$logs/$i" 2>&1 &
     pids+=($!)
 done
 for pid in "${pids[@]}"; do

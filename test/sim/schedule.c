@@ -352,7 +352,8 @@ static void wake_sleepers(void)
     }
 }
 
-static const uint16_t time_parts[] = {1, 8, 16, 24, 64, 200}; /* sixteenths of a step */
+/* Sixteenths of a step; the last is a clock that jumps ahead. */
+static const uint16_t time_parts[] = {1, 8, 16, 24, 64, 200, 40000};
 
 static void let_time_pass(void)
 {
