@@ -316,6 +316,7 @@ void oracle_pass_begins(void)
     for (unsigned i = 0; i < oracle.lives; i++) {
         if (oracle.life[i].accepted && oracle.life[i].known && !oracle.life[i].in_flight)
             oracle.life[i].order |= UINT64_C(1) << 63; /* its place in this pass is known */
+        oracle.life[i].calls_before_pass = oracle.life[i].calls;
     }
 }
 
@@ -334,7 +335,8 @@ static bool out_of_order(const struct life *before, uint64_t deadline, const str
 static void check_order(struct life *life)
 {
     if (!oracle.in_pass || !(life->order >> 63) || !life->known || life->runs > 0 ||
-        life->deadline != life->latest || oracle.world->executor)
+        life->calls != life->calls_before_pass || life->deadline != life->latest ||
+        oracle.world->executor)
         return;
     SIM_CHECK(!oracle.last || !out_of_order(oracle.last, oracle.last_deadline, life),
               "G15: timeout %u ran before timeout %u", number_of(oracle.last), number_of(life));

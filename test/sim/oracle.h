@@ -22,6 +22,7 @@ struct life {
     bool known; /* its deadline is what the last call made it: between these two */
     uint64_t deadline, latest;
     uint64_t order; /* of its thread's submissions */
+    unsigned calls_before_pass;
     /* what happened */
     unsigned runs, wins, hooks, back, turned_away, rearms;
     bool running, no_more, never_again;
