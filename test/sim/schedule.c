@@ -547,7 +547,9 @@ struct sim_thread *sim_spawn(void *(*start)(void *), void *arg)
     thread->arg = arg;
     thread->priority = (int)rng_below(&chance, 1000) + 1;
     if (sim_history->strategy == STRATEGY_STRAGGLER && rng_below(&chance, 2)) {
-        thread->suspend_at = rng_below(&chance, sim_history->expected * 2 + 10);
+        /* threads are of all lengths, and mostly short */
+        thread->suspend_at =
+            rng_below(&chance, sim_history->expected * 2 + 10) >> rng_below(&chance, 6);
         thread->suspend_for = rng_below(&chance, 3) ? 1 + rng_below(&chance, 2000) : UINT32_MAX;
     }
     make_fiber(&fibers[thread->index]);
@@ -590,7 +592,7 @@ static void prepare_strategy(void)
     changes = rng_below(&chance, CHANGES + 1);
     next_change = 0;
     for (unsigned i = 0; i < changes; i++)
-        change_at[i] = rng_below(&chance, sim_history->expected + 20);
+        change_at[i] = rng_below(&chance, sim_history->expected + 20) >> rng_below(&chance, 3);
     for (unsigned i = 0; i < changes; i++) { /* few */
         for (unsigned j = i + 1; j < changes; j++) {
             uint64_t at = change_at[i];
