@@ -589,6 +589,7 @@ static void end_change(uintptr_t address, unsigned size, uint64_t before, uint64
     struct sim_thread *me = sim_current;
     struct cell *cell = leaf_of(address, size);
 
+    me->changed = true;
     access_range(address, size, true, true, pc);
     take_over(me, address, size, order);
     if (is_entry(before) && value == 0)
