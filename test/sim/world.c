@@ -297,7 +297,7 @@ static void behave(struct life *life, hwt_timeout *timeout)
         }
         break;
     case DAWDLES:
-        for (unsigned i = 0; i < 10; i++)
+        for (unsigned i = 0; i < 40; i++)
             sim_point((uintptr_t)behave, 0);
         break;
     case DOES_NOTHING:
@@ -432,7 +432,7 @@ static void another_timer(void)
 
 #define BLOCKS_MOST 16
 
-static struct {
+static struct taken {
     hwt_timeout *block[BLOCKS_MOST];
     unsigned count;
 } taken[PRODUCERS_MOST];
@@ -449,10 +449,20 @@ static void take_blocks(unsigned producer, unsigned count)
     }
 }
 
-static void give_blocks(unsigned producer, unsigned count)
+/* The last ones, but of these the one at `first` before the others. */
+static void give_blocks(unsigned producer, unsigned count, unsigned first)
 {
-    for (; count > 0 && taken[producer].count > 0; count--)
-        pool_give(taken[producer].block[--taken[producer].count]);
+    struct taken *mine = &taken[producer];
+
+    for (; count > 0 && mine->count > 0; count--) {
+        hwt_timeout **last = &mine->block[--mine->count], *block = *last;
+        if (first < mine->count) {
+            *last = mine->block[first];
+            mine->block[first] = block;
+            block = *last;
+        }
+        pool_give(block);
+    }
 }
 
 /* ---- forks ---- */
@@ -512,6 +522,7 @@ static bool needs_timer(const struct op *op)
     case OP_TRIM:
     case OP_TAKE:
     case OP_GIVE:
+    case OP_SHUFFLE:
     case OP_OTHER_TIMER: return false;
     default: return true;
     }
@@ -560,7 +571,12 @@ static void do_op(unsigned producer, unsigned i)
     case OP_FORK: sim_fork(in_child, NULL); break;
     case OP_OTHER_TIMER: another_timer(); break;
     case OP_TAKE: take_blocks(producer, op->delay % 4u + 1); break;
-    case OP_GIVE: give_blocks(producer, op->delay % 4u + 1); break;
+    case OP_GIVE: give_blocks(producer, op->delay % 4u + 1, op->target); break;
+    case OP_SHUFFLE:
+        take_blocks(producer, op->delay % 4u + 1);
+        give_blocks(producer, op->delay % 4u + 1, op->target);
+        pool_trim();
+        break;
     case OP_NONE:
     case OP_COUNT: break;
     default: with_handle(target_of(producer, op), op); break;
@@ -581,7 +597,7 @@ static void *producer_main(void *arg)
 
     for (unsigned i = 0; i < oracle.program->ops; i++)
         do_op(producer, i);
-    give_blocks(producer, BLOCKS_MOST);
+    give_blocks(producer, BLOCKS_MOST, 0);
     drop_all();
     return NULL;
 }
@@ -658,7 +674,9 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
         SIM_CHECK(hwt_timer_start(oracle.timer) == 0, "start fails");
     oracle.created = true;
     take_blocks(0, world->blocks);
-    give_blocks(0, world->blocks);
+    give_blocks(0, world->blocks, 0);
+    if (world->weight[OP_SHUFFLE])
+        pool_trim();
     for (unsigned i = 0; i < program->shared; i++)
         schedule(program->shared_conduct[i], delays[program->shared_delay[i]], true, false,
                  world->hooks && i == 0);

@@ -36,6 +36,7 @@ enum op_code {
     OP_OTHER_TIMER, /* create one, use it, destroy it */
     OP_TAKE,        /* so many blocks from the pool, beside all timers ... */
     OP_GIVE,        /* ... and back */
+    OP_SHUFFLE,     /* takes some, gives them back in another order, and trims */
     OP_COUNT,
 };
 
