@@ -23,7 +23,7 @@
 #define SECOND   UINT64_C(1000000000)
 #define COARSE   UINT64_C(4000000)
 #define BOOTTIME UINT64_C(5000000000) /* CLOCK_BOOTTIME is so far ahead */
-#define PAGE     4096
+#define PAGE     512                  /* a slab (sizes.h) */
 
 static uint64_t to_ns(const struct timespec *ts)
 {

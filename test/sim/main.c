@@ -4,6 +4,7 @@
  * time is over. See `hwt-sim -h`.
  */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -453,6 +454,26 @@ static int help(void)
     return 2;
 }
 
+static void catch_wild_accesses(void);
+
+/* Of the library's: a history that has failed, as any other. */
+static void wild_access(int number)
+{
+    signal(number, SIG_DFL);
+    if (!sim_history)
+        return;
+    catch_wild_accesses();
+    sim_fail("a wild access");
+}
+
+static void catch_wild_accesses(void)
+{
+    struct sigaction action = {.sa_handler = wild_access, .sa_flags = SA_NODEFER};
+
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+}
+
 static bool choose_worlds(const char *list)
 {
     while (*list && options.worlds < 32) {
@@ -490,6 +511,7 @@ int main(int argc, char **argv)
         default: return help();
         }
     }
+    catch_wild_accesses();
     trace_set_up();
     memory_set_up();
     pthread_set_up();

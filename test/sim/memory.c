@@ -589,6 +589,7 @@ static void end_change(uintptr_t address, unsigned size, uint64_t before, uint64
     struct sim_thread *me = sim_current;
     struct cell *cell = leaf_of(address, size);
 
+    me->changed = true;
     access_range(address, size, true, true, pc);
     take_over(me, address, size, order);
     if (is_entry(before) && value == 0)
@@ -829,8 +830,9 @@ void *sim_memset(void *to, int value, size_t size)
 
 /* ---- the heap: nothing is used twice in a history, so that what is free stays free ---- */
 
-#define HEADER 16
-#define BLOCK  64
+#define HEADER     16
+#define BLOCK      64
+#define WORD_BYTES 8 /* the word too is the owner's, but pool.c and slab*.c may look at it */
 
 static bool alive[ARENA_SIZE / BLOCK]; /* of the pool, and in use */
 
@@ -878,15 +880,20 @@ bool memory_is_poisoned(const void *address)
 /* The pages go, and come again as zeros. */
 void memory_clear_pages(void *memory, size_t size)
 {
-    access_range((uintptr_t)memory, size, true, false, 0);
+    uintptr_t from = (uintptr_t)memory;
+
+    for (uintptr_t at = from; at < from + size; at += BLOCK) {
+        SIM_CHECK(!alive[(at - ARENA) / BLOCK], "pages go from under a block in use: %#jx",
+                  (uintmax_t)at);
+        for (unsigned i = 0; i < BLOCK; i += 8)
+            access_cell(cell_of(at + i), 8, 0, 8, at + i, true, i < WORD_BYTES);
+    }
     memset(memory, 0, size);
 }
 
 /* What a debug build tells AddressSanitizer about the pool's blocks, all but their head. */
 void __asan_poison_memory_region(void const volatile *at, size_t size);
 void __asan_unpoison_memory_region(void const volatile *at, size_t size);
-
-#define WORD_BYTES 8 /* the word too is the owner's, but pool.c and slab*.c may look at it */
 
 static uintptr_t block_of(const volatile void *at)
 {

@@ -492,9 +492,22 @@ void oracle_check_stopped(void)
               "G3: %" PRIu64 " unprocessed, %u handed back", stats.unprocessed, back);
 }
 
+/* All threads but this one have ended: so each block that there is can be taken, once. */
+static void check_pool(void)
+{
+    size_t total = slab_total();
+
+    sim_calm++;
+    for (size_t i = 0; i < total; i++)
+        SIM_CHECK(pool_take(), "C12: the pool has no block left");
+    sim_calm--;
+    SIM_CHECK(slab_total() == total, "C12: the pool has lost some of its %zu blocks", total);
+}
+
 void oracle_check_end(void)
 {
     for (unsigned i = 0; i < oracle.lives; i++)
         check_life(&oracle.life[i]);
     SIM_CHECK(memory_blocks_alive == 0, "G6: %ld blocks are not given back", memory_blocks_alive);
+    check_pool();
 }

@@ -13,8 +13,9 @@
 
 #define STACK_SIZE  ((size_t)256 << 10)
 #define POINTS_MOST 60000 /* of a history that ends */
-#define CHANGES     4     /* of priorities (PCT), at most */
-#define FAIR_AFTER  6000  /* points: then everyone has his turn, whatever the strategy */
+#define NEVER       (UINT64_C(1) << 60)
+#define CHANGES     4    /* of priorities (PCT), at most */
+#define FAIR_AFTER  6000 /* points: then everyone has his turn, whatever the strategy */
 
 struct history *sim_history;
 struct sim_thread *sim_current;
@@ -302,7 +303,8 @@ static struct sim_thread *search(struct sim_thread *usual)
         return highest();
     case STRATEGY_STRAGGLER:
         if (is_ready(sim_current) && sim_current->suspend_for &&
-            sim_current->step >= sim_current->suspend_at)
+            sim_current->step >= sim_current->suspend_at &&
+            (sim_current->changed || !sim_current->suspend_after_change))
             sim_current->state = SUSPENDED;
         if (!is_ready(sim_current))
             return random_ready();
@@ -383,14 +385,14 @@ static void unblock(void)
     }
     if (held)
         return;
-    if (next != UINT64_MAX) {
+    if (next < NEVER) {
         if (next > sim_now)
             sim_now = next;
         wake_sleepers();
         return;
     }
-    for (unsigned i = 0; i < sim_thread_count; i++) {
-        if (sim_threads[i].state == WAITING)
+    for (unsigned i = sim_thread_count; i-- > 0;) { /* the last one: the first waits for others */
+        if (sim_threads[i].state == WAITING && sim_threads[i].wait_until == UINT64_MAX)
             sim_fail("a thread waits for ever: %u, for %s", i, sim_threads[i].waits_for);
     }
     sim_fail("nobody is left");
@@ -459,6 +461,7 @@ void sim_point(uintptr_t pc, uintptr_t address)
     if (sim_history->strategy == STRATEGY_STRAGGLER && !sim_history->replay)
         release_suspended();
     go_on(address);
+    sim_current->changed = false;
 }
 
 void sim_yield(uintptr_t pc)
@@ -552,7 +555,10 @@ struct sim_thread *sim_spawn(void *(*start)(void *), void *arg)
     thread->arg = arg;
     thread->priority = (int)rng_below(&chance, 1000) + 1;
     if (sim_history->strategy == STRATEGY_STRAGGLER && rng_below(&chance, 2)) {
-        thread->suspend_at = rng_below(&chance, sim_history->expected * 2 + 10);
+        /* threads are of all lengths, and mostly short */
+        thread->suspend_at =
+            rng_below(&chance, sim_history->expected * 2 + 10) >> rng_below(&chance, 6);
+        thread->suspend_after_change = rng_below(&chance, 2);
         thread->suspend_for = rng_below(&chance, 3) ? 1 + rng_below(&chance, 2000) : UINT32_MAX;
     }
     make_fiber(&fibers[thread->index]);
@@ -595,7 +601,7 @@ static void prepare_strategy(void)
     changes = rng_below(&chance, CHANGES + 1);
     next_change = 0;
     for (unsigned i = 0; i < changes; i++)
-        change_at[i] = rng_below(&chance, sim_history->expected + 20);
+        change_at[i] = rng_below(&chance, sim_history->expected + 20) >> rng_below(&chance, 3);
     for (unsigned i = 0; i < changes; i++) { /* few */
         for (unsigned j = i + 1; j < changes; j++) {
             uint64_t at = change_at[i];

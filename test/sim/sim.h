@@ -141,6 +141,8 @@ struct sim_thread {
     /* strategy */
     int priority;
     uint32_t suspend_at, suspend_for;
+    bool suspend_after_change; /* there, or behind the next change of memory that it makes */
+    bool changed;              /* by its last access */
 };
 
 extern struct sim_thread *sim_current; /* NULL: outside a history */

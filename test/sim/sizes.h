@@ -13,9 +13,9 @@
 #define NOTICES_PER_WAKE 4u
 
 #define SLAB_BATCH      2
-#define SLAB_BLOCKS     64
+#define SLAB_BLOCKS     8
 #define SLAB_BINS       4
-#define GRANULE_BITS    12
+#define GRANULE_BITS    9 /* kernel.c: PAGE */
 #define LEAF_BITS       10
 #define DEPOTS          2u
 #define PORTION         2

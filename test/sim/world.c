@@ -298,6 +298,10 @@ static void behave(struct life *life, hwt_timeout *timeout)
             sim_pthread_exit(NULL);
         }
         break;
+    case DAWDLES:
+        for (unsigned i = 0; i < 40; i++)
+            sim_point((uintptr_t)behave, 0);
+        break;
     case DOES_NOTHING:
     case CONDUCT_COUNT: break;
     }
@@ -427,6 +431,43 @@ static void another_timer(void)
     SIM_CHECK(hwt_timer_destroy(timer) == 0, "destroy fails");
 }
 
+/* ---- the pool alone ---- */
+
+#define BLOCKS_MOST 16
+
+static struct taken {
+    hwt_timeout *block[BLOCKS_MOST];
+    unsigned count;
+} taken[PRODUCERS_MOST];
+
+static void take_blocks(unsigned producer, unsigned count)
+{
+    for (; count > 0 && taken[producer].count < BLOCKS_MOST; count--) {
+        hwt_timeout *block = pool_take();
+        if (!block)
+            return;
+        sim_plain_write(&block->link, offsetof(hwt_timeout, refs) - offsetof(hwt_timeout, link));
+        store_relaxed(&block->word, word_make(sim_now, WORD_PENDING)); /* at no point */
+        taken[producer].block[taken[producer].count++] = block;
+    }
+}
+
+/* The last ones, but of these the one at `first` before the others. */
+static void give_blocks(unsigned producer, unsigned count, unsigned first)
+{
+    struct taken *mine = &taken[producer];
+
+    for (; count > 0 && mine->count > 0; count--) {
+        hwt_timeout **last = &mine->block[--mine->count], *block = *last;
+        if (first < mine->count) {
+            *last = mine->block[first];
+            mine->block[first] = block;
+            block = *last;
+        }
+        pool_give(block);
+    }
+}
+
 /* ---- forks ---- */
 
 static void in_child(void *arg)
@@ -482,6 +523,9 @@ static bool needs_timer(const struct op *op)
     case OP_LOOK:
     case OP_SLEEP:
     case OP_TRIM:
+    case OP_TAKE:
+    case OP_GIVE:
+    case OP_SHUFFLE:
     case OP_OTHER_TIMER: return false;
     default: return true;
     }
@@ -533,6 +577,13 @@ static void do_op(unsigned producer, unsigned i)
         break;
     case OP_FORK: sim_fork(in_child, NULL); break;
     case OP_OTHER_TIMER: another_timer(); break;
+    case OP_TAKE: take_blocks(producer, op->delay % 4u + 1); break;
+    case OP_GIVE: give_blocks(producer, op->delay % 4u + 1, op->target); break;
+    case OP_SHUFFLE:
+        take_blocks(producer, op->delay % 4u + 1);
+        give_blocks(producer, op->delay % 4u + 1, op->target);
+        pool_trim();
+        break;
     case OP_NONE:
     case OP_COUNT: break;
     default: with_handle(target_of(producer, op), op); break;
@@ -553,6 +604,7 @@ static void *producer_main(void *arg)
 
     for (unsigned i = 0; i < oracle.program->ops; i++)
         do_op(producer, i);
+    give_blocks(producer, BLOCKS_MOST, 0);
     drop_all();
     return NULL;
 }
@@ -629,6 +681,10 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
         SIM_CHECK(hwt_timer_start(oracle.timer) == 0, "start fails");
     oracle.created = true;
     sim_forbidden_lock = world->not_started ? NULL : &oracle.timer->mutex;
+    take_blocks(0, world->blocks);
+    give_blocks(0, world->blocks, 0);
+    if (world->weight[OP_SHUFFLE])
+        pool_trim();
     for (unsigned i = 0; i < program->shared; i++)
         schedule(program->shared_conduct[i], delays[program->shared_delay[i]], true, false,
                  world->hooks && i == 0);
@@ -636,12 +692,12 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
         producers[i] = sim_start(producer_main, (void *)(uintptr_t)i);
         share_with(producers[i]);
     }
-    if (world->with_descriptor) {
-        others[(*other_count)++] = sim_start(loop_main, NULL);
-        oracle.sleeper = &sim_threads[others[0]];
-    }
     for (unsigned i = 0; i < world->executor_threads; i++)
         others[(*other_count)++] = sim_start(executor_main, NULL);
+    if (world->with_descriptor) {
+        others[*other_count] = sim_start(loop_main, NULL);
+        oracle.sleeper = &sim_threads[others[(*other_count)++]];
+    }
     sim_calm--;
     sim_fail_one_in = world->faults ? 12 : world->executor ? 0 : 40;
     if (!world->faults)
@@ -678,6 +734,7 @@ void world_main(void *arg)
     oracle_reset(run->world, run->program);
     sim_forbidden_lock = NULL;
     memset(own_life, 0, sizeof own_life);
+    memset(taken, 0, sizeof taken);
     memset(&queue, 0, sizeof queue);
     queue.lock = memory_take(64, 64);
     begin(producers, others, &other_count);
@@ -691,13 +748,15 @@ void world_main(void *arg)
     stop();
     oracle.quit = queue.quit = true;
     sim_wake((uintptr_t)queue.lock, true);
-    for (unsigned i = 0; i < other_count; i++)
-        sim_join(others[i]);
+    while (other_count > run->world->executor_threads)
+        sim_join(others[--other_count]);
     oracle_check_stopped();
     call_begins(NULL, "destroys, not", true);
     SIM_CHECK(hwt_timer_destroy(oracle.timer) == 0, "destroy fails");
     call_ends(NULL);
     oracle.destroyed = true;
+    while (other_count > 0) /* jobs outlive the timer */
+        sim_join(others[--other_count]);
     if (run->program->second_timer)
         second_timer();
     for (unsigned i = 0; i < run->program->producers; i++) {

@@ -34,6 +34,9 @@ enum op_code {
     OP_DESCRIPTOR,
     OP_FORK,
     OP_OTHER_TIMER, /* create one, use it, destroy it */
+    OP_TAKE,        /* so many blocks from the pool, beside all timers ... */
+    OP_GIVE,        /* ... and back */
+    OP_SHUFFLE,     /* takes some, gives them back in another order, and trims */
     OP_COUNT,
 };
 
@@ -69,6 +72,7 @@ enum conduct {
     ASKS_NEXT,
     CANCELS_ITSELF,
     ENDS_THREAD, /* only where the world allows it */
+    DAWDLES,     /* takes steps, but no time */
     CONDUCT_COUNT,
 };
 
@@ -94,6 +98,8 @@ struct world {
     bool ends_threads; /* tasks may end their thread */
     bool not_started;  /* the first submission starts it */
     bool small;        /* small enough for exhaustive search */
+    bool hurries;      /* the stop comes as soon as it may */
+    unsigned blocks;   /* free in the pool from the beginning, about */
     uint8_t weight[OP_COUNT];
     uint8_t conduct_weight[CONDUCT_COUNT];
     uint32_t delays; /* which delays it uses: bits */

@@ -384,6 +384,84 @@ const struct world worlds[] = {
                    [OP_SLEEP] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "blocks",
+        .shows = "C9 C12",
+        .producers = 3,
+        .ops = 6,
+        .delays = 0xf,
+        .hurries = true,
+        .blocks = 9,
+        .weight = {[OP_TAKE] = 6, [OP_GIVE] = 6, [OP_TRIM] = 3},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "spill",
+        .shows = "C5 C6 G8",
+        .producers = 3,
+        .ops = 8,
+        .shared = 4,
+        .delays = 0x300,
+        .hurries = true,
+        .weight = {[OP_SCHEDULE] = 8, [OP_FORGET] = 3, [OP_STOP] = 2, [OP_CANCEL] = 2},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "guests",
+        .shows = "C6 G3 G9",
+        .producers = 3,
+        .handlers = 2,
+        .ops = 2,
+        .shared = 1,
+        .delays = 0x190,
+        .hurries = true,
+        .weight = {[OP_MOVE] = 5, [OP_CANCEL] = 4},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "brief",
+        .shows = "C5 C7",
+        .producers = 2,
+        .ops = 4,
+        .delays = 0x1a0,
+        .hurries = true,
+        .weight = {[OP_SCHEDULE] = 4, [OP_MOVE] = 4, [OP_CANCEL] = 4, [OP_DROP] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "await",
+        .shows = "C8",
+        .producers = 3,
+        .ops = 1,
+        .shared = 1,
+        .delays = 0x1,
+        .hurries = true,
+        .weight = {[OP_CANCEL_SYNC] = 1},
+        .conduct_weight = {[DAWDLES] = 1},
+    },
+    {
+        .name = "drivestop",
+        .shows = "C6 C16 G8",
+        .producers = 3,
+        .ops = 1,
+        .drive = HWT_DRIVE_CALLER,
+        .delays = 0x107,
+        .hurries = true,
+        .weight = {[OP_ADVANCE] = 3, [OP_STOP] = 3, [OP_SCHEDULE] = 2, [OP_FORGET] = 2},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "slab",
+        .shows = "C9 C12",
+        .producers = 3,
+        .ops = 2,
+        .delays = 0x8,
+        .small = true,
+        .hurries = true,
+        .blocks = 4,
+        .weight = {[OP_TAKE] = 1, [OP_SHUFFLE] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
@@ -425,7 +503,7 @@ void program_make(struct program *program, const struct world *world, uint64_t s
     program->ops = small ? 1 + rng_below(&rng, 2) : 1 + rng_below(&rng, world->ops);
     program->shared = small && world->shared ? 1 : world->shared;
     program->hashed = rng_below(&rng, 2);
-    program->settles = rng_below(&rng, 4) > 0;
+    program->settles = rng_below(&rng, 4) > 0 && !world->hurries;
     program->hands_back = rng_below(&rng, 2);
     program->second_timer = rng_below(&rng, 2);
     for (unsigned i = 0; i < program->shared; i++) {
@@ -465,7 +543,10 @@ static const char *const op_names[OP_COUNT] = {"nothing",
                                                "advance",
                                                "descriptor",
                                                "fork",
-                                               "another timer"};
+                                               "another timer",
+                                               "take blocks",
+                                               "give blocks",
+                                               "shuffle blocks"};
 static const char *const conduct_names[CONDUCT_COUNT] = {"",
                                                          "re-arms for now",
                                                          "re-arms",
@@ -476,7 +557,8 @@ static const char *const conduct_names[CONDUCT_COUNT] = {"",
                                                          "is slow",
                                                          "asks for the next deadline",
                                                          "cancels itself",
-                                                         "ends its thread"};
+                                                         "ends its thread",
+                                                         "dawdles"};
 
 void program_print(const struct program *program)
 {
