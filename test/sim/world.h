@@ -34,6 +34,7 @@ enum op_code {
     OP_DESCRIPTOR,
     OP_FORK,
     OP_OTHER_TIMER, /* create one, use it, destroy it */
+    OP_YIELD,
     OP_COUNT,
 };
 
@@ -96,7 +97,8 @@ struct world {
     bool small;        /* small enough for exhaustive search */
     uint8_t weight[OP_COUNT];
     uint8_t conduct_weight[CONDUCT_COUNT];
-    uint32_t delays; /* which delays it uses: bits */
+    uint32_t delays;        /* which delays it uses: bits */
+    uint32_t shared_delays; /* and those that are there from the beginning; 0: the same */
 };
 
 extern const struct world worlds[];
