@@ -126,7 +126,7 @@ long sim_syscall(long number, ...)
         int operation = va_arg(list, int);
         uint32_t value = va_arg(list, uint32_t);
         const struct timespec *until = va_arg(list, const struct timespec *);
-        sim_point(PC, (uintptr_t)word);
+        sim_write_point(PC, (uintptr_t)word);
         if (sim_history->tracing)
             trace_add(TRACE_CALL, PC, (uintptr_t)word, value, until ? to_ns(until) : 0,
                       (operation & 127) == FUTEX_WAKE ? "futex wake" : "futex wait");
@@ -207,11 +207,12 @@ int sim_timerfd_settime(int fd, int flags, const struct itimerspec *when, struct
 
     (void)flags;
     (void)old;
-    sim_point(PC, 0);
+    sim_write_point(PC, 0);
     memory_drain(sim_current);
     if (sim_history->tracing)
         trace_add(TRACE_CALL, PC, 0, (uint64_t)fd, fires, "timerfd_settime");
     descriptor_of(fd)->fires = fires ? fires : UINT64_MAX;
+    sim_current->setting = 2;
     sim_wake((uintptr_t)&readers, true);
     return 0;
 }

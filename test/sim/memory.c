@@ -539,7 +539,7 @@ static void store(uintptr_t address, unsigned size, uint64_t value, int order, u
         poke(address, size, value);
         return;
     }
-    sim_point(pc, address);
+    sim_write_point(pc, address);
     access_range(address, size, true, true, pc);
     if (sim_history->tracing)
         trace_add(TRACE_STORE, pc, address, peek(address, size), value,
@@ -569,7 +569,7 @@ static void begin_change(uintptr_t address, unsigned size, int order, uintptr_t 
 {
     struct sim_thread *me = sim_current;
 
-    sim_point(pc, address);
+    sim_write_point(pc, address);
     if (sim_history->buffering != BUFFER_PSO || releases(order)) {
         memory_drain(me);
         return;

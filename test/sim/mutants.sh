@@ -7,6 +7,8 @@
 #   Rule: the rule of docs/concurrency.md that it breaks, or the guarantee
 #   Worlds: where to look for it (otherwise everywhere)
 #   Harmless: why nobody would notice: then it must not be found, in a tenth of the time
+#   Weak: why the simulator, whose loads are never early, cannot show it: not found either, but
+#         left to the models of test/model/
 # Arguments: names of mutants; otherwise all. MUTANT_SECONDS is the patience for each (60).
 # The rows printed are those of the table in docs/reliability.md.
 
@@ -37,7 +39,7 @@ try() # tree patch
     local tree=$1 patch=$PWD/$2 name status worlds log seconds=$MUTANT_SECONDS found
     name=$(basename "$2" .patch)
     log=$PWD/$work/$name.log
-    [ -n "$(header "$patch" Harmless)" ] && seconds=$((seconds / 10 + 1))
+    [ -n "$(header "$patch" Harmless)$(header "$patch" Weak)" ] && seconds=$((seconds / 10 + 1))
     worlds=$(header "$patch" Worlds | tr ' ' ,)
     if ! { patch -s -p1 -d "$tree" <"$patch" &&
         $MAKE -s -C "$tree" KIND=sim WERROR= build/sim/hwt-sim; } >"$log" 2>&1; then
@@ -79,18 +81,22 @@ done
 wait
 sort "$work"/rows.* >"$work/rows"
 
-found=0 wrong=0 harmless=0
+found=0 wrong=0 harmless=0 weak=0
 while IFS='|' read -r _ name _ result _; do
     name=${name// /}
-    expected=$(header "test/sim/mutants/$name.patch" Harmless)
-    case $result in
+    why=found
+    [ -n "$(header "test/sim/mutants/$name.patch" Harmless)" ] && why=harmless
+    [ -n "$(header "test/sim/mutants/$name.patch" Weak)" ] && why=weak
+    case $result,$why in
     *BUILD*) wrong=$((wrong + 1)) ;;
-    *NOT*) if [ -n "$expected" ]; then harmless=$((harmless + 1)); else wrong=$((wrong + 1)); fi ;;
-    *) if [ -n "$expected" ]; then wrong=$((wrong + 1)); else found=$((found + 1)); fi ;;
+    *NOT*,harmless) harmless=$((harmless + 1)) ;;
+    *NOT*,weak) weak=$((weak + 1)) ;;
+    *NOT* | *,harmless | *,weak) wrong=$((wrong + 1)) ;;
+    *) found=$((found + 1)) ;;
     esac
 done <"$work/rows"
 echo '| mutant | rule | histories | strategy | what the simulator says |'
 echo '| --- | --- | --- | --- | --- |'
 cat "$work/rows"
-echo "$found mutants found, $harmless harmless, $wrong not as expected"
+echo "$found mutants found, $harmless harmless, $weak left to relacy, $wrong not as expected"
 [ $wrong = 0 ]

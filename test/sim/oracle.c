@@ -164,6 +164,8 @@ void call_begins(struct life *life, const char *what, bool may_wait)
         life->calls++;
         life->in_flight++;
         oracle.excuses++;
+        life->told = UINT64_MAX;
+        life->order &= ~(UINT64_C(1) << 63); /* its place in the pass that is on is not known */
     }
     if (sim_history->tracing)
         trace_say("%s timeout %d", what, life ? (int)number_of(life) : -1);
@@ -236,6 +238,19 @@ static bool sleeps(const struct sim_thread *thread)
             strcmp(thread->waits_for, "a descriptor") == 0);
 }
 
+/*
+ * Known delays: a descriptor may be set to an older time, by who has not looked yet; or by who
+ * looks for the next deadline, and has not returned.
+ */
+static bool is_being_set(void)
+{
+    for (unsigned i = 0; i < sim_thread_count; i++) {
+        if (sim_threads[i].setting && sim_threads[i].state != OVER)
+            return true;
+    }
+    return oracle.world->drive == HWT_DRIVE_CALLER && oracle.calls > 0;
+}
+
 void oracle_check_sleep(void)
 {
     const struct sim_thread *sleeper = oracle.sleeper;
@@ -244,8 +259,7 @@ void oracle_check_sleep(void)
 
     if (!oracle.created || oracle.stopping || oracle.lost || oracle.running || !sleeps(sleeper))
         return;
-    /* Known delays: a descriptor is set, or about to be, by a call that has not returned. */
-    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && oracle.calls)
+    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && is_being_set())
         return;
     for (unsigned i = 0; i < oracle.lives; i++) {
         const struct life *life = &oracle.life[i];
@@ -297,6 +311,12 @@ static void check_quiet(void)
 
 static void when_waiting(void)
 {
+    const struct sim_thread *me = sim_current;
+
+    if (oracle.created && me->wait_key == (uintptr_t)&oracle.timer->driver)
+        SIM_CHECK(oracle.stops >> me->index & 1 ||
+                      (load_relaxed(&oracle.timer->driver) & 3) == DRIVER_LOOKS,
+                  "C16: thread %u waits for a driver that does not only look", me->index);
     if (!oracle.created || oracle.destroyed || sim_current != oracle.sleeper ||
         !sleeps(sim_current))
         return;
@@ -372,6 +392,8 @@ void oracle_run_begins(struct life *life, hwt_timeout *timeout)
     sim_plain_read(life->payload, 4); /* what was written before its submission */
     sim_plain_write(life->payload + 4, 4);
     life->running = true;
+    life->rearmed = false;
+    life->told = UINT64_MAX;
     life->starting = false;
     life->known = false;
     life->runs++;
@@ -402,14 +424,40 @@ void oracle_hook(struct life *life, hwt_timeout *timeout)
 
 /* ---- the next deadline ---- */
 
+/*
+ * Two gaps of the source: an exact answer leaves out what is NUDGED and not queued yet, and one who
+ * moves later what the worker has just taken in, and not filed, tells nobody. 1: they are closed.
+ */
+#define C15_WHILE_MOVED 0
+
+/* The same for what is asked; also of a run that is on, when it has been re-armed. */
+static bool next_time(const struct life *life, uint64_t *deadline)
+{
+    uint64_t word;
+
+    if (!word_of(life, &word))
+        return due_time(life, deadline);
+    *deadline = word_deadline(word);
+    if (life->running)
+        return life->rearmed && word_code(word) == WORD_REARMED;
+    /* Others may be moving it: then it is what the last one who has returned made it. */
+    if (life->in_flight && C15_WHILE_MOVED)
+        return oracle_is_pending(life) && life->told == *deadline;
+    if (life->in_flight)
+        return oracle.world->drive != HWT_DRIVE_CALLER && oracle_is_pending(life) &&
+               word_code(word) == WORD_NUDGED && life->told == *deadline;
+    return due_time(life, deadline);
+}
+
 void oracle_before_next(struct next_snapshot *snapshot)
 {
-    snapshot->exact = oracle.calls == 0;
     for (unsigned i = 0; i < LIVES_MOST; i++) {
         snapshot->deadline[i] = UINT64_MAX;
         if (i < oracle.lives) {
-            due_time(&oracle.life[i], &snapshot->deadline[i]);
+            if (!next_time(&oracle.life[i], &snapshot->deadline[i]))
+                snapshot->deadline[i] = UINT64_MAX;
             snapshot->calls[i] = oracle.life[i].calls;
+            snapshot->runs[i] = oracle.life[i].runs;
         }
     }
 }
@@ -421,7 +469,8 @@ void oracle_after_next(const struct next_snapshot *snapshot, uint64_t answer)
     for (unsigned i = 0; i < oracle.lives; i++) {
         const struct life *life = &oracle.life[i];
         if (snapshot->deadline[i] == UINT64_MAX || snapshot->calls[i] != life->calls ||
-            !due_time(life, &deadline) || deadline != snapshot->deadline[i])
+            snapshot->runs[i] != life->runs || !next_time(life, &deadline) ||
+            deadline != snapshot->deadline[i])
             continue;
         SIM_CHECK(answer <= deadline, "C15: timeout %u is due at %" PRIu64 ", next is %" PRIu64, i,
                   deadline, answer);

@@ -21,11 +21,13 @@ struct life {
     unsigned calls, in_flight;
     bool known; /* its deadline is what the last call made it: between these two */
     uint64_t deadline, latest;
+    uint64_t told;  /* if no call has begun since: by one that has returned; or UINT64_MAX */
     uint64_t order; /* of its thread's submissions */
     unsigned calls_before_pass;
     /* what happened */
     unsigned runs, wins, hooks, back, turned_away, rearms;
     bool running, no_more, never_again;
+    bool rearmed;  /* by this run, and that call has returned */
     unsigned jobs; /* of the executor's that have it */
     bool starting; /* when a cancellation returned it was claimed, and its task not yet called */
 };
@@ -42,6 +44,7 @@ struct oracle {
     unsigned accepted;
     /* G5: what had happened when the worker last fell asleep, and how often it woke for nothing */
     unsigned happened, happened_before, excuses, futile;
+    unsigned stops;             /* threads in a stop: bits */
     struct sim_thread *sleeper; /* who sleeps until the next deadline: the worker, or the loop */
     int fd;
     /* G15: the advance that is on */
@@ -78,8 +81,7 @@ void oracle_check_sleep(void);
 /* The bound that hwt_timer_next_deadline gives (C15). */
 struct next_snapshot {
     uint64_t deadline[LIVES_MOST];
-    unsigned calls[LIVES_MOST];
-    bool exact;
+    unsigned calls[LIVES_MOST], runs[LIVES_MOST];
 };
 void oracle_before_next(struct next_snapshot *snapshot);
 void oracle_after_next(const struct next_snapshot *snapshot, uint64_t answer);

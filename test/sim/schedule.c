@@ -214,9 +214,11 @@ void sim_fail(const char *format, ...)
 /* ---- who goes on ---- */
 
 static unsigned random_one_in;      /* RANDOM: a switch every so many points */
+static unsigned flush_one_in;       /* a buffered store leaves every so many points */
 static uint64_t change_at[CHANGES]; /* PCT: at these points ... */
 static unsigned changes, next_change;
-static int lowest; /* ... the one that runs gets a priority below this */
+static int lowest;              /* ... the one that runs gets a priority below this */
+static struct sim_thread *back; /* STRAGGLER: has just been held back long enough */
 
 static bool is_ready(const struct sim_thread *thread)
 {
@@ -303,11 +305,19 @@ static struct sim_thread *search(struct sim_thread *usual)
         return highest();
     case STRATEGY_STRAGGLER:
         if (is_ready(sim_current) && sim_current->suspend_for &&
-            sim_current->step >= sim_current->suspend_at &&
-            (sim_current->changed || !sim_current->suspend_after_change))
+            (sim_current->suspend_at_write
+                 ? sim_current->writes >= sim_current->suspend_at_write
+                 : sim_current->step >= sim_current->suspend_at &&
+                       (sim_current->changed || !sim_current->suspend_after_change)))
             sim_current->state = SUSPENDED;
         if (!is_ready(sim_current))
             return random_ready();
+        if (back && is_ready(back) && rng_below(&chance, 2)) {
+            struct sim_thread *next = back;
+            back = NULL;
+            return next;
+        }
+        back = NULL;
         break;
     default: break;
     }
@@ -414,7 +424,7 @@ static void flush_some(void)
             all[count].number = (unsigned char)which[j];
         }
     }
-    chosen = sim_choose(EVENT_FLUSH, count, 6);
+    chosen = sim_choose(EVENT_FLUSH, count, flush_one_in);
     if (chosen > 0)
         memory_flush_one(&sim_threads[all[chosen - 1].thread], all[chosen - 1].number);
 }
@@ -431,6 +441,19 @@ static void go_on(uintptr_t address)
     go_to(next);
 }
 
+/* Straggler: when, from now on, and for how long; most often soon, and not for long. */
+static void hold_back(struct sim_thread *thread)
+{
+    uint32_t most = sim_history->expected * 2 >> rng_below(&chance, 6);
+
+    thread->suspend_at = thread->step + rng_below(&chance, most + 10);
+    thread->suspend_at_write =
+        rng_below(&chance, 2) ? thread->writes + 1 + rng_below(&chance, most / 32 + 4) : 0;
+    thread->suspend_after_change = rng_below(&chance, 2);
+    thread->suspend_for =
+        rng_below(&chance, 3) ? 1 + rng_below(&chance, 2000u >> rng_below(&chance, 7)) : UINT32_MAX;
+}
+
 /* Straggler: those who were held back long enough go on. */
 static void release_suspended(void)
 {
@@ -441,6 +464,9 @@ static void release_suspended(void)
              sim_history->points > FAIR_AFTER)) {
             thread->suspend_for = 0;
             thread->state = READY;
+            back = thread;
+            if (rng_below(&chance, 4) > 0)
+                hold_back(thread); /* some other time again */
         }
     }
 }
@@ -462,6 +488,15 @@ void sim_point(uintptr_t pc, uintptr_t address)
         release_suspended();
     go_on(address);
     sim_current->changed = false;
+    if (sim_current->setting)
+        sim_current->setting--;
+}
+
+void sim_write_point(uintptr_t pc, uintptr_t address)
+{
+    if (sim_current)
+        sim_current->writes++;
+    sim_point(pc, address);
 }
 
 void sim_yield(uintptr_t pc)
@@ -518,6 +553,7 @@ bool sim_wait(uintptr_t key, uint64_t until, const char *what)
     me->waits_for = what;
     me->timed_out_before = me->timed_out;
     me->woken = me->timed_out = false;
+    me->setting = 0;
     if (until <= sim_now)
         wake_sleepers();
     if (sim_when_waiting)
@@ -554,13 +590,8 @@ struct sim_thread *sim_spawn(void *(*start)(void *), void *arg)
     thread->start = start;
     thread->arg = arg;
     thread->priority = (int)rng_below(&chance, 1000) + 1;
-    if (sim_history->strategy == STRATEGY_STRAGGLER && rng_below(&chance, 2)) {
-        /* threads are of all lengths, and mostly short */
-        thread->suspend_at =
-            rng_below(&chance, sim_history->expected * 2 + 10) >> rng_below(&chance, 6);
-        thread->suspend_after_change = rng_below(&chance, 2);
-        thread->suspend_for = rng_below(&chance, 3) ? 1 + rng_below(&chance, 2000) : UINT32_MAX;
-    }
+    if (sim_history->strategy == STRATEGY_STRAGGLER && rng_below(&chance, 2))
+        hold_back(thread);
     make_fiber(&fibers[thread->index]);
     memory_fork_clock(thread);
     return thread;
@@ -594,14 +625,18 @@ void sim_alone(void)
 
 static void prepare_strategy(void)
 {
-    static const unsigned rates[] = {2, 4, 8, 20, 60};
+    static const unsigned rates[] = {2, 4, 8, 20, 60}, flush_rates[] = {2, 6, 20, 100};
+    unsigned within;
 
+    flush_one_in = flush_rates[rng_below(&chance, 4)];
     random_one_in = rates[rng_below(&chance, 5)];
     lowest = 0;
+    back = NULL;
     changes = rng_below(&chance, CHANGES + 1);
     next_change = 0;
+    within = (sim_history->expected >> rng_below(&chance, 3)) + 20;
     for (unsigned i = 0; i < changes; i++)
-        change_at[i] = rng_below(&chance, sim_history->expected + 20) >> rng_below(&chance, 3);
+        change_at[i] = rng_below(&chance, within);
     for (unsigned i = 0; i < changes; i++) { /* few */
         for (unsigned j = i + 1; j < changes; j++) {
             uint64_t at = change_at[i];

@@ -138,11 +138,13 @@ struct sim_thread {
     unsigned locks;
     /* the world's: in a call that must not wait (G7) */
     const char *may_not_wait;
+    unsigned setting; /* has set a descriptor: points until it has looked whether that is wanted */
     /* strategy */
     int priority;
     uint32_t suspend_at, suspend_for;
     bool suspend_after_change; /* there, or behind the next change of memory that it makes */
     bool changed;              /* by its last access */
+    uint32_t writes, suspend_at_write; /* ... or at that one of its writes; 0: not so */
 };
 
 extern struct sim_thread *sim_current; /* NULL: outside a history */
@@ -159,6 +161,8 @@ void sim_alone(void);
 
 /* Another thread may go on here. */
 void sim_point(uintptr_t pc, uintptr_t address);
+/* The same, before something that others will notice. */
+void sim_write_point(uintptr_t pc, uintptr_t address);
 /* This one has nothing to do until others have. */
 void sim_yield(uintptr_t pc);
 /* Waits until sim_wake(key), or virtual time `until`. True: woken. */

@@ -135,7 +135,8 @@ static void cancel_sync(struct life *life)
 
 static void move(struct life *life, uint64_t delay, bool to)
 {
-    uint64_t deadline = delay > UINT64_MAX - oracle_now() ? UINT64_MAX : oracle_now() + delay, word;
+    uint64_t began = oracle_now(), word;
+    uint64_t deadline = delay > UINT64_MAX - began ? UINT64_MAX : began + delay;
     bool moved, was_over = life->no_more;
     unsigned calls, runs = life->runs;
 
@@ -152,6 +153,8 @@ static void move(struct life *life, uint64_t delay, bool to)
         return;
     }
     SIM_CHECK(!was_over, "a timeout is moved that was cancelled");
+    if ((to || oracle_now() == began) && word_deadline(word) == deadline_clamp(deadline))
+        life->told = word_deadline(word);
     oracle_established(life, word_deadline(word), word_deadline(word), calls, runs);
 }
 
@@ -232,7 +235,9 @@ static void stop(void)
     oracle.stopping = true;
     sim_forbidden_lock = NULL; /* who comes too late is told so under the lock */
     call_begins(NULL, "stops, not", true);
+    oracle.stops |= 1u << sim_current->index;
     result = hwt_timer_stop(oracle.timer, oracle.program->hands_back ? &list : NULL);
+    oracle.stops &= ~(1u << sim_current->index);
     call_ends(NULL);
     SIM_CHECK(result == 0, "stop fails with %d", result);
     SIM_CHECK(oracle.running == 0 || oracle.world->executor, "G8: stop has returned, a task runs");
@@ -255,6 +260,8 @@ static void rearm(struct life *life, hwt_timeout *timeout, uint64_t delay)
     life->rearms++; /* it may be cancelled, but not run, before this returns */
     if (!hwt_timeout_reschedule(timeout, delay))
         life->rearms--;
+    else
+        life->rearmed = true;
 }
 
 static void behave(struct life *life, hwt_timeout *timeout)
@@ -526,7 +533,8 @@ static bool needs_timer(const struct op *op)
     case OP_TAKE:
     case OP_GIVE:
     case OP_SHUFFLE:
-    case OP_OTHER_TIMER: return false;
+    case OP_OTHER_TIMER:
+    case OP_YIELD: return false;
     default: return true;
     }
 }
@@ -584,6 +592,7 @@ static void do_op(unsigned producer, unsigned i)
         give_blocks(producer, op->delay % 4u + 1, op->target);
         pool_trim();
         break;
+    case OP_YIELD: sim_yield((uintptr_t)do_op); break;
     case OP_NONE:
     case OP_COUNT: break;
     default: with_handle(target_of(producer, op), op); break;
@@ -665,7 +674,7 @@ static void settle(void)
     for (unsigned i = 0; i < oracle.lives; i++) {
         const struct life *life = &oracle.life[i];
         SIM_CHECK(!life->accepted || !life->known || life->in_flight || life->periodic ||
-                      !oracle_is_pending(life) || life->deadline + 8 * TICK > oracle_now(),
+                      !oracle_is_pending(life) || life->latest + 8 * TICK > oracle_now(),
                   "G4: timeout %u was due, and has not run", i);
     }
 }

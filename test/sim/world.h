@@ -37,6 +37,7 @@ enum op_code {
     OP_TAKE,        /* so many blocks from the pool, beside all timers ... */
     OP_GIVE,        /* ... and back */
     OP_SHUFFLE,     /* takes some, gives them back in another order, and trims */
+    OP_YIELD,
     OP_COUNT,
 };
 
@@ -102,7 +103,8 @@ struct world {
     unsigned blocks;   /* free in the pool from the beginning, about */
     uint8_t weight[OP_COUNT];
     uint8_t conduct_weight[CONDUCT_COUNT];
-    uint32_t delays; /* which delays it uses: bits */
+    uint32_t delays;        /* which delays it uses: bits */
+    uint32_t shared_delays; /* and those that are there from the beginning; 0: the same */
 };
 
 extern const struct world worlds[];

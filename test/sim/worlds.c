@@ -462,6 +462,61 @@ const struct world worlds[] = {
         .weight = {[OP_TAKE] = 1, [OP_SHUFFLE] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "wake",
+        .shows = "C2 C3 C4 G4",
+        .producers = 3,
+        .ops = 3,
+        .shared = 2,
+        .delays = 0xfe,
+        .small = true,
+        .weight = {[OP_SCHEDULE] = 4, [OP_FORGET] = 1, [OP_MOVE] = 4, [OP_SLEEP] = 2},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "wakefd",
+        .shows = "C4 G4",
+        .producers = 3,
+        .ops = 2,
+        .shared = 2,
+        .boottime = true,
+        .delays = 0xf0,
+        .weight = {[OP_SCHEDULE] = 1, [OP_MOVE] = 6},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "nudge",
+        .shows = "C4 G4",
+        .producers = 3,
+        .ops = 2,
+        .shared = 2,
+        .delays = 0xf0,
+        .weight = {[OP_MOVE] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "next",
+        .shows = "C15",
+        .producers = 3,
+        .ops = 4,
+        .shared = 1,
+        .delays = 0xc0,
+        .shared_delays = 0x100,
+        .weight = {[OP_NEXT] = 5, [OP_MOVE] = 5, [OP_YIELD] = 2},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "nextexec",
+        .shows = "C5 C15",
+        .producers = 3,
+        .ops = 4,
+        .shared = 2,
+        .executor = EXECUTOR_QUEUES,
+        .executor_threads = 1,
+        .delays = 0x1e,
+        .weight = {[OP_NEXT] = 6, [OP_MOVE] = 2, [OP_SLEEP] = 2, [OP_SCHEDULE] = 1},
+        .conduct_weight = {[REARMS_NOW] = 1, [REARMS_LATER] = 3, [REARMS_ONCE_AND_IS_SLOW] = 3},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
@@ -507,7 +562,8 @@ void program_make(struct program *program, const struct world *world, uint64_t s
     program->hands_back = rng_below(&rng, 2);
     program->second_timer = rng_below(&rng, 2);
     for (unsigned i = 0; i < program->shared; i++) {
-        program->shared_delay[i] = pick_delay(&rng, world->delays);
+        program->shared_delay[i] =
+            pick_delay(&rng, world->shared_delays ? world->shared_delays : world->delays);
         program->shared_conduct[i] = (uint8_t)pick(&rng, world->conduct_weight, CONDUCT_COUNT);
     }
     for (unsigned p = 0; p < program->producers; p++) {
@@ -546,7 +602,8 @@ static const char *const op_names[OP_COUNT] = {"nothing",
                                                "another timer",
                                                "take blocks",
                                                "give blocks",
-                                               "shuffle blocks"};
+                                               "shuffle blocks",
+                                               "yield"};
 static const char *const conduct_names[CONDUCT_COUNT] = {"",
                                                          "re-arms for now",
                                                          "re-arms",
