@@ -108,18 +108,23 @@ UNWINDING := $(shell echo '$(guarded)' | \
 # architecture, which would drop the barriers on another one.
 CK_CFLAGS := $(patsubst -I%,-isystem %,$(filter-out -D__% -I/usr/include,$(call package,ck,--cflags)))
 
+# What the builder sets comes last, and wins, but for link-time optimization: bitcode survives neither
+# ld -r nor objcopy, which make of hidden symbols local ones, and archives of it can be linked by its
+# own compiler alone. Between these files there is nothing left to gain: what is hot is inline.
+SET_C    := $(filter-out -flto% -f%-lto-objects,$(CFLAGS)) -fno-lto
+
 WARNINGS := -Wall -Wextra -Wshadow -Wundef -Wconversion $(WERROR)
 INCLUDES := -Iinclude -Isrc $(CK_CFLAGS)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
 LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) \
-	$(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
+	$(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
 # Criterion's parameterized tests need fixed addresses.
-TEST_C    = $(BASE) -fno-pie $(kind_$(KIND)) -Itest $(CPPFLAGS) $(CFLAGS)
-BENCH_C   = $(BASE) $(HARDEN) -Ibench $(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
+TEST_C    = $(BASE) -fno-pie $(kind_$(KIND)) -Itest $(CPPFLAGS) $(SET_C)
+BENCH_C   = $(BASE) $(HARDEN) -Ibench $(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
 
-LINK      = $(link_$(KIND)) -pthread -Wl,--as-needed $(CFLAGS) $(LDFLAGS)
+LINK      = $(link_$(KIND)) -pthread -Wl,--as-needed $(SET_C) $(LDFLAGS)
 # A sanitized object takes the sanitizer's own symbols from the program that loads it.
 LINK_SO   = -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/hwt.map \
 	$(if $(link_$(KIND)),,-Wl,-z,defs) -Wl,-z,relro,-z,now,-z,nodelete $(LINK)

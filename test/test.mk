@@ -54,15 +54,19 @@ check: deps ## Build and run every test: all folders but model, and part on a de
 	$(call run,$(KIND),unit fuzz stress fault $(if $(filter release,$(KIND)),\
 		check KIND=debug $(VALIDATED)))
 
-# T names a file of test/unit, stress, fault, fuzz or check, with its folder or without.
+# T names a file of test/unit, stress, fault, fuzz, check or packages, with its folder or without.
 matching = $(sort $(filter $(T) %/$(T),$(patsubst $(B)/test/%,%,$(UNIT) $(STRESS) $(FAULT) $(FUZZ)) \
-	$(patsubst test/%.sh,%,$(wildcard test/check/*.sh))))
+	$(patsubst test/%.sh,%,$(wildcard test/check/*.sh test/packages/*.sh))))
 .PHONY: test
 test: ## Build and run one test: make test T=lane (or unit/lane, check/header), KIND=debug
 	@$(if $(T),,echo 'which one? make test T=lane'; exit 2)
 	@$(if $(matching),,echo 'there is no test named $(T)'; exit 2)
-	@$(MAKE) --no-print-directory all $(patsubst %,$(B)/test/%,$(filter-out check/%,$(matching)))
+	@$(MAKE) --no-print-directory all $(patsubst %,$(B)/test/%,$(filter-out check/% packages/%,$(matching)))
 	$(call run,$(KIND),$(matching))
+
+.PHONY: packages
+packages: deps-full ## Build it as distributions do: their flags, link-time optimization, a release
+	$(call run,$(KIND),packages)
 
 .PHONY: stress
 stress: export STRESS_SECONDS ?= 20

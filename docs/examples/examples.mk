@@ -33,7 +33,7 @@ endef
 
 $(B)/examples/%: docs/examples/%.c $(B)/libhwt.a
 	$(call example_build,$(PACKAGE),$(if $(PACKAGE),$(PKG_CONFIG) --exists $(PACKAGE),:),\
-		$(CC) -std=gnu11 $(CFLAGS))
+		$(CC) -std=gnu11 $(SET_C))
 
 $(B)/examples/%: docs/examples/%.cc $(B)/libhwt.a
 	$(call example_build,$(CXX),command -v $(CXX),$(CXX) -std=c++17 $(or $(CXXFLAGS),-O2 -g))
