@@ -22,7 +22,8 @@ endif
 OBJCOPY    ?= objcopy
 PKG_CONFIG ?= pkg-config
 INSTALL    ?= install
-WERROR     ?= -Werror
+# For those who work on it; a release meets compilers that nobody has seen yet.
+WERROR     ?= $(if $(wildcard .git),-Werror)
 
 prefix     ?= /usr/local
 libdir     ?= $(prefix)/lib
@@ -84,7 +85,8 @@ package  = $(shell $(PKG_CONFIG) $(2) $(1) 2>/dev/null)
 ifneq ($(filter release debug,$(KIND)),)
 HARDEN := $(call accepted,-fstack-protector-strong -fstack-clash-protection -fcf-protection=full)
 endif
-ifeq ($(KIND),release)
+# Unless the builder says which, or does not optimize.
+ifeq ($(KIND)$(findstring _FORTIFY_SOURCE,$(CC) $(CPPFLAGS) $(CFLAGS)),release)
 ifneq ($(filter -O1 -O2 -O3 -Os,$(CFLAGS)),)
 HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 endif
@@ -121,7 +123,7 @@ BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
 LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) \
 	$(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
 # Criterion's parameterized tests need fixed addresses.
-TEST_C    = $(BASE) -fno-pie $(kind_$(KIND)) -Itest $(CPPFLAGS) $(SET_C)
+TEST_C    = $(BASE) $(kind_$(KIND)) -Itest $(CPPFLAGS) $(SET_C) -fno-pie
 BENCH_C   = $(BASE) $(HARDEN) -Ibench $(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
 
 LINK      = $(link_$(KIND)) -pthread -Wl,--as-needed $(SET_C) $(LDFLAGS)

@@ -22,7 +22,7 @@ own_ldflags = $$(sed -n 's,^/\* LDFLAGS: \(.*\) \*/$$,\1,p' $(@:$(B)/%=%).c)
 define link_test
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -no-pie $(LINK) -o $@ $(1) $(O)/libsupport.a $(INTERNAL) $(own_ldflags) $(2)
+	$(Q)$(CC) $(LINK) -no-pie -o $@ $(1) $(O)/libsupport.a $(INTERNAL) $(own_ldflags) $(2)
 endef
 
 test_programs = $(patsubst test/$(1)/%.c,$(B)/test/$(1)/%,$(wildcard test/$(1)/*.c))
