@@ -19,7 +19,13 @@ endif
 ifeq ($(origin CXX),default)
 CXX := g++
 endif
-OBJCOPY    ?= objcopy
+# The compiler knows its own: those of the target, when that is another machine.
+ifeq ($(origin AR),default)
+AR := $(shell $(CC) -print-prog-name=ar)
+endif
+ifeq ($(origin OBJCOPY),undefined)
+OBJCOPY := $(shell $(CC) -print-prog-name=objcopy)
+endif
 PKG_CONFIG ?= pkg-config
 INSTALL    ?= install
 # For those who work on it; a release meets compilers that nobody has seen yet.
