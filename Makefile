@@ -86,6 +86,8 @@ LDFLAGS ?=
 
 accepted = $(shell for f in $(1); do \
 	$(CC) -Werror $$f -x c -c -o /dev/null /dev/null 2>/dev/null && echo "$$f"; done)
+hash    := \#
+finds    = $(shell echo '$(hash)include <$(1)>' | $(CC) $(2) -E - >/dev/null 2>&1 && echo $(1))
 package  = $(shell $(PKG_CONFIG) $(2) $(1) 2>/dev/null)
 
 ifneq ($(filter release debug,$(KIND)),)
@@ -104,6 +106,10 @@ ifneq ($(shell $(CC) -E -dM -include features.h -x c /dev/null 2>/dev/null | gre
 TLS_MODEL := -ftls-model=initial-exec
 else
 TLS_MODEL := $(call accepted,-mtls-dialect=gnu2)
+# musl-gcc, which wraps the host's compiler, finds its own C library's headers alone: those of the
+# kernel and of Concurrency Kit are the host's, and come after them.
+HOST := $(if $(call finds,linux/futex.h),,-idirafter /usr/include \
+	$(addprefix -idirafter /usr/include/,$(shell $(CC) -print-multiarch 2>/dev/null)))
 endif
 # A task may throw through hwt_timer_advance (src/guard.h); unless the unwinder that the compiler has
 # is for another C library (a musl-gcc that wraps the compiler of the host).
@@ -122,7 +128,7 @@ CK_CFLAGS := $(patsubst -I%,-isystem %,$(filter-out -D__% -I/usr/include,$(call 
 SET_C    := $(filter-out -flto% -f%-lto-objects,$(CFLAGS)) -fno-lto
 
 WARNINGS := -Wall -Wextra -Wshadow -Wundef -Wconversion $(WERROR)
-INCLUDES := -Iinclude -Isrc $(CK_CFLAGS)
+INCLUDES := -Iinclude -Isrc $(CK_CFLAGS) $(HOST)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
