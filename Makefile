@@ -4,7 +4,15 @@
 #
 # Variables worth setting: CC, CFLAGS, LDFLAGS, V=1 (print commands), WERROR= (warnings stay
 # warnings), KIND=debug|asan|ubsan|tsan|coverage (whatever the target, in a folder of its own),
-# BUILD (where everything is put), prefix, libdir, includedir, DESTDIR.
+# BUILD (where everything is put), prefix (or PREFIX), libdir, includedir, DESTDIR.
+
+# `make -f elsewhere/Makefile` is `make -C elsewhere`.
+here := $(dir $(lastword $(MAKEFILE_LIST)))
+ifneq ($(realpath $(here)),$(realpath .))
+.PHONY: there
+$(or $(MAKECMDGOALS),all): there ; @:
+there: ; @$(MAKE) --no-print-directory -C $(here) $(MAKECMDGOALS)
+else
 
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
@@ -31,7 +39,7 @@ INSTALL    ?= install
 # For those who work on it; a release meets compilers that nobody has seen yet.
 WERROR     ?= $(if $(wildcard .git),-Werror)
 
-prefix     ?= /usr/local
+prefix     ?= $(or $(PREFIX),/usr/local)
 libdir     ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 pcdir      := $(libdir)/pkgconfig
@@ -40,10 +48,12 @@ version_part = $(shell sed -n 's/^\#define HWT_VERSION_$(1) *\([0-9]*\).*/\1/p' 
 MAJOR   := $(call version_part,MAJOR)
 VERSION := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
 
+quoted = '$(subst ','\'',$(1))'
+
 V ?= 0
 ifeq ($(V),0)
 Q := @
-say = @$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,printf '  %-7s %s\n' '$(1)' '$(2)')
+say = @$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,printf '  %-7s %s\n' '$(1)' $(call quoted,$(2)))
 else
 Q :=
 say = @:
@@ -166,19 +176,11 @@ INSTALLED := $(includedir)/hwt.h $(pcdir)/hwt.pc \
 .PHONY: all
 all: $(LIBS) ## Build libhwt.so and libhwt.a (the default)
 
-# Rewritten only when a flag changes, or a file comes or goes: what every object, and what every
-# archive depends on.
-define stamp
-	@mkdir -p $(@D)
-	@printf '%s\n' '$(subst ','\'',$(1))' >$@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-endef
-$(O)/flags: FORCE
-	$(call stamp,$(CC) $(CXX) $(LIB_C) $(TEST_C) $(LINK))
-$(O)/files: FORCE
-	$(call stamp,$(LIB_O) $(SUPPORT) $(REPLAY_O))
-.PHONY: FORCE
-FORCE:
+ifeq ($(call finds,ck_stack.h,$(INCLUDES) $(CPPFLAGS)),)
+.PHONY: no-ck
+$(LIB_O): no-ck
+no-ck: ; $(error Concurrency Kit is not there. `make deps` installs it (apt-get install libck-dev))
+endif
 
 $(O)/src/%.o: src/%.c $(O)/flags
 	$(call say,CC,$@)
@@ -219,6 +221,21 @@ include test/test.mk
 include bench/bench.mk
 include docs/examples/examples.mk
 
+# Rewritten only when a flag changes, or a file comes or goes: what every object, and what every
+# archive depends on. Compared here and not by a recipe, so that make -n knows what is the same.
+held_flags := $(strip $(CC) $(CXX) $(LIB_C) $(TEST_C) $(LINK))
+held_files := $(LIB_O) $(SUPPORT) $(REPLAY_O)
+changed     = $(call unlike,$(2),$(strip $(file <$(1))))
+unlike      = $(if $(subst x$(1),,x$(2))$(subst x$(2),,x$(1)),FORCE)
+
+$(O)/flags: $(call changed,$(O)/flags,$(held_flags))
+$(O)/files: $(call changed,$(O)/files,$(held_files))
+$(O)/flags $(O)/files:
+	@mkdir -p $(@D)
+	@printf '%s\n' $(call quoted,$(held_$(@F))) >$@
+.PHONY: FORCE
+FORCE:
+
 # ---- keeping house ----
 
 .PHONY: deps deps-full
@@ -242,24 +259,29 @@ lint: ## Run the static analysers that are installed
 abi: all ## Compare the ABI with that of REF (a git revision, by default the last tag)
 	@CC='$(CC)' BUILD=$(BUILD) REF='$(REF)' .ci/abi
 
+# A folder may have blanks in its name while it is packed, but not where the files are to stay.
+staged = $(call quoted,$(DESTDIR)$(1))
+blanks = $(if $(word 2,x$(prefix)x$(libdir)x$(includedir)), \
+	$(error prefix, libdir and includedir cannot have blanks in their names))
+
 .PHONY: install
 install: all ## Install header, libraries, hwt.pc (DESTDIR, prefix, libdir, includedir)
-	$(call say,INSTALL,$(DESTDIR)$(prefix))
-	$(Q)$(INSTALL) -d $(sort $(addprefix $(DESTDIR),$(dir $(INSTALLED))))
-	$(Q)$(INSTALL) -m 644 include/hwt.h $(DESTDIR)$(includedir)/hwt.h
-	$(Q)$(INSTALL) -m 644 $(B)/libhwt.a $(DESTDIR)$(libdir)/libhwt.a
-	$(Q)$(INSTALL) -m 755 $(B)/$(REALNAME) $(DESTDIR)$(libdir)/$(REALNAME)
-	$(Q)ln -sf $(REALNAME) $(DESTDIR)$(libdir)/$(SONAME)
-	$(Q)ln -sf $(SONAME) $(DESTDIR)$(libdir)/libhwt.so
+	$(blanks)$(call say,INSTALL,$(DESTDIR)$(prefix))
+	$(Q)$(INSTALL) -d $(foreach d,$(sort $(dir $(INSTALLED))),$(call staged,$(d)))
+	$(Q)$(INSTALL) -m 644 include/hwt.h $(call staged,$(includedir)/hwt.h)
+	$(Q)$(INSTALL) -m 644 $(B)/libhwt.a $(call staged,$(libdir)/libhwt.a)
+	$(Q)$(INSTALL) -m 755 $(B)/$(REALNAME) $(call staged,$(libdir)/$(REALNAME))
+	$(Q)ln -sf $(REALNAME) $(call staged,$(libdir)/$(SONAME))
+	$(Q)ln -sf $(SONAME) $(call staged,$(libdir)/libhwt.so)
 	$(Q)sed -e 's,@prefix@,$(prefix),; s,@libdir@,$(libdir),; s,@includedir@,$(includedir),' \
-		-e 's,@version@,$(VERSION),' src/hwt.pc.in >$(DESTDIR)$(pcdir)/hwt.pc
-	$(Q)chmod 644 $(DESTDIR)$(pcdir)/hwt.pc
+		-e 's,@version@,$(VERSION),' src/hwt.pc.in >$(call staged,$(pcdir)/hwt.pc)
+	$(Q)chmod 644 $(call staged,$(pcdir)/hwt.pc)
 	$(Q)$(if $(DESTDIR),:,[ "$$(id -u)" != 0 ] || ldconfig || :)
 
 .PHONY: uninstall
 uninstall: ## Remove what install puts there, with the same variables
-	$(call say,REMOVE,$(DESTDIR)$(prefix))
-	$(Q)rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	$(blanks)$(call say,REMOVE,$(DESTDIR)$(prefix))
+	$(Q)rm -f $(foreach f,$(INSTALLED),$(call staged,$(f)))
 
 .PHONY: clean
 clean: ## Remove the build folder
@@ -271,3 +293,5 @@ help: ## List the targets
 		while IFS="$$(printf '\t')" read -r t what; do printf '  %-16s %s\n' "$$t" "$$what"; done
 
 -include $(LIB_O:.o=.d)
+
+endif
