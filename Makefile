@@ -103,6 +103,10 @@ package  = $(shell $(PKG_CONFIG) $(2) $(1) 2>/dev/null)
 ifneq ($(filter release debug,$(KIND)),)
 HARDEN := $(call accepted,-fstack-protector-strong -fstack-clash-protection -fcf-protection=full)
 endif
+# The same bytes wherever it is built: no folder's name in what debuggers read.
+ifeq ($(KIND),release)
+PLACE := $(if $(call accepted,-ffile-prefix-map=a=b),-ffile-prefix-map=$(call quoted,$(CURDIR))=.)
+endif
 # Unless the builder says which, or does not optimize.
 ifeq ($(KIND)$(findstring _FORTIFY_SOURCE,$(CC) $(CPPFLAGS) $(CFLAGS)),release)
 ifneq ($(filter -O1 -O2 -O3 -Os,$(CFLAGS)),)
@@ -142,7 +146,7 @@ INCLUDES := -Iinclude -Isrc $(CK_CFLAGS) $(HOST)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
-LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) \
+LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) $(PLACE) \
 	$(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
 # Criterion's parameterized tests need fixed addresses.
 TEST_C    = $(BASE) $(kind_$(KIND)) -Itest $(CPPFLAGS) $(SET_C) -fno-pie
@@ -160,7 +164,7 @@ REALNAME := libhwt.so.$(VERSION)
 LIBS     := $(B)/libhwt.a $(B)/$(REALNAME) $(B)/$(SONAME) $(B)/libhwt.so
 INTERNAL := $(O)/libhwt-internal.a
 
-LIB_O    := $(patsubst %.c,$(O)/%.o,$(wildcard src/*.c))
+LIB_O    := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard src/*.c)))
 
 # C, that is: the models' headers are C++.
 C_FILES  := $(filter-out test/model/%,$(wildcard include/*.h src/*.[ch] test/*.[ch] test/*/*.[ch] \
@@ -204,7 +208,7 @@ $(O)/libhwt.o: $(LIB_O) $(O)/files
 $(B)/libhwt.a: $(O)/libhwt.o
 	$(call say,AR,$@)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $<
+	$(Q)$(AR) rcsD $@ $<
 
 $(B)/$(REALNAME): $(O)/libhwt.o src/hwt.map $(O)/flags
 	$(call say,LD,$@)
