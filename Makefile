@@ -4,7 +4,7 @@
 #
 # Variables worth setting: CC, CFLAGS, LDFLAGS, V=1 (print commands), WERROR= (warnings stay
 # warnings), KIND=debug|asan|ubsan|tsan|coverage (whatever the target, in a folder of its own),
-# BUILD (where everything is put), prefix (or PREFIX), libdir, includedir, DESTDIR.
+# FRAME_POINTERS=1, BUILD (where everything is put), prefix (or PREFIX), libdir, includedir, DESTDIR.
 
 # `make -f elsewhere/Makefile` is `make -C elsewhere`.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -103,6 +103,10 @@ package  = $(shell $(PKG_CONFIG) $(2) $(1) 2>/dev/null)
 ifneq ($(filter release debug,$(KIND)),)
 HARDEN := $(call accepted,-fstack-protector-strong -fstack-clash-protection -fcf-protection=full)
 endif
+# For those who profile whole systems by them, where a distribution asks for it.
+ifeq ($(FRAME_POINTERS),1)
+FRAMES := $(call accepted,-fno-omit-frame-pointer -mno-omit-leaf-frame-pointer)
+endif
 # The same bytes wherever it is built: no folder's name in what debuggers read.
 ifeq ($(KIND),release)
 PLACE := $(if $(call accepted,-ffile-prefix-map=a=b),-ffile-prefix-map=$(call quoted,$(CURDIR))=.)
@@ -146,7 +150,7 @@ INCLUDES := -Iinclude -Isrc $(CK_CFLAGS) $(HOST)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
-LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) $(PLACE) \
+LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) $(FRAMES) $(PLACE) \
 	$(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
 # Criterion's parameterized tests need fixed addresses.
 TEST_C    = $(BASE) $(kind_$(KIND)) -Itest $(CPPFLAGS) $(SET_C) -fno-pie
