@@ -229,6 +229,14 @@ include test/test.mk
 include bench/bench.mk
 include docs/examples/examples.mk
 
+.PHONY: debug asan ubsan tsan
+debug: ## Build the libraries with their validators, into build/debug
+asan: ## Build them with AddressSanitizer and UBSan, into build/asan
+ubsan: ## Build them with UBSan, into build/ubsan
+tsan: ## Build them with ThreadSanitizer, into build/tsan
+debug asan ubsan tsan:
+	@$(MAKE) --no-print-directory KIND=$@ all
+
 # Rewritten only when a flag changes, or a file comes or goes: what every object, and what every
 # archive depends on. Compared here and not by a recipe, so that make -n knows what is the same.
 held_flags := $(strip $(CC) $(CXX) $(LIB_C) $(TEST_C) $(LINK))
