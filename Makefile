@@ -4,7 +4,8 @@
 #
 # Variables worth setting: CC, CFLAGS, LDFLAGS, V=1 (print commands), WERROR= (warnings stay
 # warnings), KIND=debug|asan|ubsan|tsan|coverage (whatever the target, in a folder of its own),
-# FRAME_POINTERS=1, BUILD (where everything is put), prefix (or PREFIX), libdir, includedir, DESTDIR.
+# FRAME_POINTERS=1, NODEPS=1 (install nothing), BUILD (where everything is put), prefix (or
+# PREFIX), libdir, includedir, DESTDIR.
 
 # `make -f elsewhere/Makefile` is `make -C elsewhere`.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -53,7 +54,8 @@ quoted = '$(subst ','\'',$(1))'
 V ?= 0
 ifeq ($(V),0)
 Q := @
-say = @$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,printf '  %-7s %s\n' '$(1)' $(call quoted,$(2)))
+say = @$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:, \
+	printf '  %-7s %s\n' '$(1)' $(call quoted,$(2)))
 else
 Q :=
 say = @:
@@ -140,9 +142,9 @@ UNWINDING := $(shell echo '$(guarded)' | \
 # architecture, which would drop the barriers on another one.
 CK_CFLAGS := $(patsubst -I%,-isystem %,$(filter-out -D__% -I/usr/include,$(call package,ck,--cflags)))
 
-# What the builder sets comes last, and wins, but for link-time optimization: bitcode survives neither
-# ld -r nor objcopy, which make of hidden symbols local ones, and archives of it can be linked by its
-# own compiler alone. Between these files there is nothing left to gain: what is hot is inline.
+# What the builder sets comes last, and wins, but for link-time optimization: bitcode survives
+# neither ld -r nor objcopy, which make of hidden symbols local ones, and archives of it can be
+# linked by its own compiler alone. It would gain nothing here: what is hot is inline.
 SET_C    := $(filter-out -flto% -f%-lto-objects,$(CFLAGS)) -fno-lto
 
 WARNINGS := -Wall -Wextra -Wshadow -Wundef -Wconversion $(WERROR)
@@ -150,8 +152,8 @@ INCLUDES := -Iinclude -Isrc $(CK_CFLAGS) $(HOST)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
-LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) $(FRAMES) $(PLACE) \
-	$(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
+LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) $(FRAMES) \
+	$(PLACE) $(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
 # Criterion's parameterized tests need fixed addresses.
 TEST_C    = $(BASE) $(kind_$(KIND)) -Itest $(CPPFLAGS) $(SET_C) -fno-pie
 BENCH_C   = $(BASE) $(HARDEN) -Ibench $(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
@@ -182,7 +184,7 @@ INSTALLED := $(includedir)/hwt.h $(pcdir)/hwt.pc \
 # ---- the library ----
 
 .PHONY: all
-all: $(LIBS) ## Build libhwt.so and libhwt.a (the default)
+all: $(LIBS) ## build: Build libhwt.so and libhwt.a (the default)
 
 ifeq ($(call finds,ck_stack.h,$(INCLUDES) $(CPPFLAGS)),)
 .PHONY: no-ck
@@ -225,15 +227,15 @@ $(B)/libhwt.so: $(B)/$(SONAME)
 
 # ---- what is not the library: its rules stand beside it ----
 
-include test/test.mk
 include bench/bench.mk
+include test/test.mk
 include docs/examples/examples.mk
 
 .PHONY: debug asan ubsan tsan
-debug: ## Build the libraries with their validators, into build/debug
-asan: ## Build them with AddressSanitizer and UBSan, into build/asan
-ubsan: ## Build them with UBSan, into build/ubsan
-tsan: ## Build them with ThreadSanitizer, into build/tsan
+debug: ## build: Build the libraries with their validators, into build/debug
+asan: ## build: Build them with AddressSanitizer and UBSan, into build/asan
+ubsan: ## build: Build them with UBSan, into build/ubsan
+tsan: ## build: Build them with ThreadSanitizer, into build/tsan
 debug asan ubsan tsan:
 	@$(MAKE) --no-print-directory KIND=$@ all
 
@@ -255,24 +257,24 @@ FORCE:
 # ---- keeping house ----
 
 .PHONY: deps deps-full
-deps: ## Install through apt what building and testing needs, if anything is missing
+deps: ## keep: Install through apt what building and testing needs, if anything is missing
 	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' .ci/deps
-deps-full: ## The same for everything that any target can use
+deps-full: ## keep: The same for everything that any target can use
 	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' .ci/deps full
 
 .PHONY: format format-check
-format: ## Lay the sources out with clang-format
+format: ## keep: Lay the sources out with clang-format
 	clang-format -i $(C_FILES)
-format-check: ## Say where clang-format would change something
+format-check: ## keep: Say where clang-format would change something
 	@clang-format --dry-run -Werror $(C_FILES)
 
 .PHONY: lint
-lint: ## Run the static analysers that are installed
+lint: ## closer: Run the static analysers that are installed
 	@C_FILES='$(C_FILES)' SCRIPTS='$(SCRIPTS)' TIDY_FLAGS='-std=gnu11 $(DEFINES) -Itest -Ibench' \
 		.ci/lint
 
 .PHONY: abi
-abi: all ## Compare the ABI with that of REF (a git revision, by default the last tag)
+abi: all ## closer: Compare the ABI with that of REF (a git revision, by default the last tag)
 	@CC='$(CC)' BUILD=$(BUILD) REF='$(REF)' .ci/abi
 
 # A folder may have blanks in its name while it is packed, but not where the files are to stay.
@@ -281,7 +283,7 @@ blanks = $(if $(word 2,x$(prefix)x$(libdir)x$(includedir)), \
 	$(error prefix, libdir and includedir cannot have blanks in their names))
 
 .PHONY: install
-install: all ## Install header, libraries, hwt.pc (DESTDIR, prefix, libdir, includedir)
+install: all ## build: Install header, libraries, hwt.pc (DESTDIR, prefix, libdir, includedir)
 	$(blanks)$(call say,INSTALL,$(DESTDIR)$(prefix))
 	$(Q)$(INSTALL) -d $(foreach d,$(sort $(dir $(INSTALLED))),$(call staged,$(d)))
 	$(Q)$(INSTALL) -m 644 include/hwt.h $(call staged,$(includedir)/hwt.h)
@@ -295,18 +297,17 @@ install: all ## Install header, libraries, hwt.pc (DESTDIR, prefix, libdir, incl
 	$(Q)$(if $(DESTDIR),:,[ "$$(id -u)" != 0 ] || ldconfig || :)
 
 .PHONY: uninstall
-uninstall: ## Remove what install puts there, with the same variables
+uninstall: ## build: Remove what install puts there, with the same variables
 	$(blanks)$(call say,REMOVE,$(DESTDIR)$(prefix))
 	$(Q)rm -f $(foreach f,$(INSTALLED),$(call staged,$(f)))
 
 .PHONY: clean
-clean: ## Remove the build folder
+clean: ## keep: Remove the build folder
 	$(Q)rm -rf $(BUILD)
 
 .PHONY: help
-help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(filter Makefile %.mk,$(MAKEFILE_LIST)) | \
-		while IFS="$$(printf '\t')" read -r t what; do printf '  %-16s %s\n' "$$t" "$$what"; done
+help: ## keep: List the targets, as .ci/help groups them
+	@.ci/help $(filter Makefile %.mk,$(MAKEFILE_LIST))
 
 -include $(LIB_O:.o=.d)
 

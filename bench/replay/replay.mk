@@ -10,6 +10,6 @@ $(REPLAY): $(REPLAY_O) $(B)/libhwt.a $(O)/files
 	$(call link_bench,-llzma -lm)
 
 .PHONY: demo
-demo: deps ## Replay four seconds of a real kernel's TCP timers
+demo: deps ## first: Replay four seconds of a real kernel's TCP timers
 	@$(MAKE) --no-print-directory $(REPLAY)
 	$(REPLAY) $(TRACE)

@@ -39,6 +39,6 @@ $(B)/examples/%: docs/examples/%.cc $(B)/libhwt.a
 	$(call example_build,$(CXX),command -v $(CXX),$(CXX) -std=c++17 $(or $(CXXFLAGS),-O2 -g))
 
 .PHONY: examples
-examples: $(EXAMPLES) ## Build docs/examples, those whose library is installed
+examples: $(EXAMPLES) ## build: Build docs/examples, those whose library is installed
 
 -include $(patsubst $(B)/examples/%,$(O)/examples/%.d,$(EXAMPLES))

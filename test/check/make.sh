@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The Makefile as a stranger meets it: from another folder, asked what it would do, without
-# pkg-config, without Concurrency Kit's headers.
+# The Makefile as a stranger meets it: from another folder, asked what it would do and what there
+# is, without pkg-config, without Concurrency Kit's headers.
 
 set -eu
 cd "$(dirname "$0")/../.."
@@ -48,6 +48,17 @@ if says ' -c -o '; then fail "make -n changes what make knows of the flags"; fi
 # ---- no pkg-config: nothing complains ----
 mk PKG_CONFIG="$tmp/no-pkg-config" -n all || fail "it needs pkg-config"
 if says 'no-pkg-config|not found'; then fail "the first lines are about pkg-config"; fi
+
+# ---- help: groups, the two commands first, nothing left out ----
+mk help || fail "make help fails"
+[ "$(sed -n '2,3s/^  \([a-z]*\) .*/\1/p;4{/./q}' "$tmp/log" | xargs)" = "demo check" ] ||
+    fail "the two commands are not the first"
+[ "$(grep -c '^$' "$tmp/log")" -ge 4 ] || fail "there are no groups"
+if says '.{101}'; then fail "a line beyond 100 columns"; fi
+sed -n 's/^\.PHONY: //p' Makefile ./*/*.mk ./*/*/*.mk | tr ' ' '\n' | while read -r target; do
+    case $target in FORCE | no-ck | there | tsan-library) continue ;; esac
+    says "^  $target " || fail "help does not name $target"
+done
 
 # ---- no headers of Concurrency Kit: one line, that says what to do ----
 mkdir "$tmp/without"

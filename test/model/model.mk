@@ -12,8 +12,8 @@ $(MODELS): $(B)/%: %.cc $(O)/flags
 		-MMD -MP -MF $(O)/$*.d -MT $@ $(CXXFLAGS) -o $@ $<
 
 .PHONY: model-programs model
-model-programs: $(MODELS) ## Build the relacy models
-model: deps ## Check the relacy and spin models of the protocols
+model-programs: $(MODELS) ## keep: Build the relacy models
+model: deps ## test: Check the relacy and spin models of the protocols
 	@if echo '#include <relacy/relacy.hpp>' | $(CXX) -x c++ -E - >/dev/null 2>&1; then \
 		$(MAKE) --no-print-directory model-programs; \
 	fi
