@@ -256,11 +256,13 @@ FORCE:
 
 # ---- keeping house ----
 
-.PHONY: deps deps-full
-deps: ## keep: Install through apt what building and testing needs, if anything is missing
-	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' .ci/deps
-deps-full: ## keep: The same for everything that any target can use
-	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' .ci/deps full
+.PHONY: deps deps-demo deps-full
+deps: ## keep: Install through apt what the tests need and is missing (NODEPS=1: nothing)
+deps-demo: ## keep: What building and the replay need
+deps-full: ## keep: What any target can use
+deps deps-demo deps-full: deps%:
+	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' NODEPS='$(filter 1,$(NODEPS))' \
+		.ci/deps $(or $(patsubst -%,%,$*),check)
 
 .PHONY: format format-check
 format: ## keep: Lay the sources out with clang-format

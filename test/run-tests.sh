@@ -172,7 +172,8 @@ run_valgrind()
 {
     local name
     local memcheck=(valgrind -q --trace-children=yes --leak-check=full --fair-sched=try)
-    command -v valgrind >/dev/null || { skip valgrind "not installed"; return; }
+    command -v valgrind >/dev/null ||
+        { skip valgrind "not installed: apt-get install valgrind"; return; }
     export HWT_VALGRIND=1
     for name in ${VALGRIND_TESTS:-$(names unit)}; do
         name=unit/${name#unit/}
@@ -247,11 +248,11 @@ model() # name
 {
     if [ -e "test/$1.pml" ]; then
         if command -v spin >/dev/null; then spin_model "$1"
-        else skip "$1" "spin is not installed"; fi
+        else skip "$1" "spin is not installed: apt-get install spin"; fi
     elif [ -x "$programs/$1" ]; then
         plain_program "$1" "$programs/$1"
     else
-        skip "$1" "relacy is not installed"
+        skip "$1" "relacy is not installed: apt-get install relacy-dev"
     fi
 }
 
@@ -264,11 +265,22 @@ names() # folder
     done
 }
 
+# Without Criterion (NODEPS=1) no unit test was built: one line says so for all of them.
+unit_absent() # name
+{
+    [ ! -x "$programs/$1" ] &&
+        ! echo '#include <criterion/criterion.h>' | $CC -E - >/dev/null 2>&1 || return 1
+    [ "$told" = "$KIND" ] ||
+        skip "unit, $KIND build" "Criterion is not installed: apt-get install libcriterion-dev"
+    told=$KIND
+}
+told=
+
 run_one() # folder/name
 {
     set_limit "${1%%/*}"
     case $1 in
-    unit/*) unit_program "$1" ;;
+    unit/*) unit_absent "$1" || unit_program "$1" ;;
     stress/* | fault/*) plain_program "$1" "$programs/$1" ${STRESS_SECONDS:+"$STRESS_SECONDS"} ;;
     fuzz/*) plain_program "$1" "$programs/$1" ;;
     model/*) model "$1" ;;

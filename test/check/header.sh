@@ -184,10 +184,12 @@ layout() # flags...
 }
 
 for cc in gcc clang; do
-    if command -v $cc >/dev/null; then as_c $cc; fi
+    if command -v $cc >/dev/null; then as_c $cc
+    else echo "left out: the header for $cc: apt-get install $cc"; fi
 done
 for cxx in g++ clang++; do
-    if command -v $cxx >/dev/null; then as_cxx $cxx; fi
+    if command -v $cxx >/dev/null; then as_cxx $cxx
+    else echo "left out: the header for $cxx: apt-get install ${cxx/clang++/clang}"; fi
 done
 [ $compilers -gt 0 ] || { echo "no compiler found"; exit 1; }
 

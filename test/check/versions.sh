@@ -18,7 +18,7 @@ needed()
         sed -n '/version_r/,$s/.*Name: \(.*\) *Flags: \([A-Za-z]*\).*/\1 \2/p'
 }
 
-needed | grep -q GLIBC || { echo "skipped: the library is not linked with glibc"; exit 77; }
+needed | grep -q GLIBC || { echo "the library is not linked with glibc"; exit 77; }
 highest=$(needed | sed -n 's/^GLIBC_\([0-9.]*\) *none$/\1/p' | sort -V | tail -n 1)
 if [ "$(printf '%s\n' "$highest" $newest | sort -V | tail -n 1)" != $newest ]; then
     echo "it does not load beside glibc $newest; what is newer:"
