@@ -46,15 +46,13 @@ run = @KIND=$(1) BUILD=$(BUILD) CC='$(CC)' CXX='$(CXX)' MAKE='$(MAKE)' test/run-
 VALIDATED := $(addprefix unit/,wheel wheel_cascade wheel_edges wheel_memory agenda bucket order next lane \
 	lane_threads pool worker worker_stop worker_thread) fuzz/api stress/ends stress/caller
 
-ifeq ($(UNIT_HERE),)
-VALIDATED := $(filter-out unit/%,$(VALIDATED))
-endif
+validated_here = $(if $(UNIT_HERE),$(VALIDATED),$(filter-out unit/%,$(VALIDATED)))
 
 .PHONY: check
 check: deps ## first: Build and run all tests but models and packages, part on a debug build (minutes)
 	@$(MAKE) --no-print-directory all unit-programs stress-programs $(REPLAY_HERE)
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory KIND=debug \
-		$(VALIDATED:%=$(BUILD)/debug/test/%))
+		$(addprefix $(BUILD)/debug/test/,$(validated_here)))
 	$(call run,$(KIND),unit fuzz stress fault $(if $(filter release,$(KIND)),\
 		check KIND=debug $(VALIDATED)))
 

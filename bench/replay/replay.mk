@@ -4,7 +4,7 @@
 
 REPLAY   := $(B)/hwt-replay
 REPLAY_O := $(patsubst %.c,$(O)/%.o,$(wildcard bench/replay/*.c)) $(O)/bench/support.o
-REPLAY_HERE := $(if $(call finds,lzma.h,$(CPPFLAGS)),$(REPLAY))
+REPLAY_HERE = $(if $(call finds,lzma.h,$(CPPFLAGS)),$(REPLAY))
 TRACE    := bench/data/linux-tcp-timers.csv.xz
 
 ifeq ($(REPLAY_HERE),)
