@@ -303,6 +303,18 @@ uninstall: ## build: Remove what install puts there, with the same variables
 	$(blanks)$(call say,REMOVE,$(DESTDIR)$(prefix))
 	$(Q)rm -f $(foreach f,$(INSTALLED),$(call staged,$(f)))
 
+# The same bytes for the same commit, whoever packs it.
+RELEASE := libhwt-$(VERSION)
+.PHONY: dist
+dist: ## build: Pack the last commit as a release, build/libhwt-VERSION.tar.gz
+	$(call say,PACK,$(BUILD)/$(RELEASE).tar.gz)
+	@[ -e .git ] || { echo 'dist: this is not a git checkout'; exit 1; }
+	@git diff --quiet HEAD || echo 'dist: what is not committed is not in it'
+	$(Q)mkdir -p $(BUILD)
+	$(Q)git -c tar.umask=0022 archive --format=tar --prefix=$(RELEASE)/ \
+		-o $(BUILD)/$(RELEASE).tar HEAD
+	$(Q)gzip -9nf $(BUILD)/$(RELEASE).tar
+
 .PHONY: clean
 clean: ## keep: Remove the build folder
 	$(Q)rm -rf $(BUILD)
