@@ -289,6 +289,20 @@ run_one() # folder/name
     esac
 }
 
+# No model looks at the clock: as many at a time as there are CPUs, each a run of this script.
+run_models()
+{
+    local p f s counts
+    counts=$(mktemp)
+    names model | xargs -P "$(nproc)" -n 1 \
+        env HWT_TALLY="$counts" HWT_ANNOUNCED="model $KIND" test/run-tests.sh
+    while read -r p f s; do
+        passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+        [ "$f" = 0 ] || failures+=("a model, see above")
+    done <"$counts"
+    rm -f "$counts"
+}
+
 run_folder() # folder
 {
     local name
@@ -310,7 +324,7 @@ tally()
 
 use_kind "$KIND"
 prepare_sanitizers
-announced=
+announced=${HWT_ANNOUNCED:-}
 for what in "$@"; do
     case $what in
     KIND=*) use_kind "${what#KIND=}" && continue ;;
@@ -320,6 +334,7 @@ for what in "$@"; do
     announced="${what%%/*} $KIND"
     case $what in
     valgrind) set_limit valgrind && run_valgrind ;;
+    model) run_models ;;
     */*) run_one "$what" ;;
     *) run_folder "$what" ;;
     esac
