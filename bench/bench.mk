@@ -36,10 +36,12 @@ bench: deps ## measure: Every program of bench/ in turn (half an hour; BENCH_FLA
 	@set -e; for program in $(BENCHES); do \
 		$$program $(BENCH_FLAGS) --json $(BENCH_JSON); \
 	done
+	@bench/summary.sh $(BENCH_JSON)
 bench-peers: deps ## measure: Measure other timers beside this one: those that are installed
 	@$(MAKE) --no-print-directory $(PEERS)
 	@rm -f $(PEERS_JSON)
 	@BUILD=$(BUILD) bench/peers/run.sh $(PEERS) $(BENCH_FLAGS) --json $(PEERS_JSON)
+	@bench/summary.sh $(PEERS_JSON)
 
 -include $(patsubst %.o,%.d,$(sort $(REPLAY_O) $(HARNESS_O) $(SUITE_O) $(STRUCTURES_O) $(LINES_O) \
 	$(PEERS_O)))
