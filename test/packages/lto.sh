@@ -72,8 +72,7 @@ builds() # compiler flags
     variants=$((variants + 1))
 }
 
-for flags in "-O2 -flto=auto -ffat-lto-objects -g" "-O2 -flto=auto -ffat-lto-objects" "-O3 -flto" \
-    "-O2"; do
+for flags in "-O2 -flto=auto -ffat-lto-objects -g" "-O2 -flto" "-O2"; do
     builds gcc "$flags"
 done
 if command -v clang >/dev/null; then
