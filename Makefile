@@ -4,7 +4,16 @@
 #
 # Variables worth setting: CC, CFLAGS, LDFLAGS, V=1 (print commands), WERROR= (warnings stay
 # warnings), KIND=debug|asan|ubsan|tsan|coverage|sim (whatever the target, in a folder of its own),
-# BUILD (where everything is put), prefix, libdir, includedir, DESTDIR.
+# FRAME_POINTERS=1, NODEPS=1 (install nothing), BUILD (where everything is put), prefix (or
+# PREFIX), libdir, includedir, DESTDIR.
+
+# `make -f elsewhere/Makefile` is `make -C elsewhere`.
+here := $(dir $(lastword $(MAKEFILE_LIST)))
+ifneq ($(realpath $(here)),$(realpath .))
+.PHONY: there
+$(or $(MAKECMDGOALS),all): there ; @:
+there: ; @$(MAKE) --no-print-directory -C $(here) $(MAKECMDGOALS)
+else
 
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
@@ -19,12 +28,19 @@ endif
 ifeq ($(origin CXX),default)
 CXX := g++
 endif
-OBJCOPY    ?= objcopy
+# The compiler knows its own: those of the target, when that is another machine.
+ifeq ($(origin AR),default)
+AR := $(shell $(CC) -print-prog-name=ar)
+endif
+ifeq ($(origin OBJCOPY),undefined)
+OBJCOPY := $(shell $(CC) -print-prog-name=objcopy)
+endif
 PKG_CONFIG ?= pkg-config
 INSTALL    ?= install
-WERROR     ?= -Werror
+# For those who work on it; a release meets compilers that nobody has seen yet.
+WERROR     ?= $(if $(wildcard .git),-Werror)
 
-prefix     ?= /usr/local
+prefix     ?= $(or $(PREFIX),/usr/local)
 libdir     ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 pcdir      := $(libdir)/pkgconfig
@@ -33,10 +49,13 @@ version_part = $(shell sed -n 's/^\#define HWT_VERSION_$(1) *\([0-9]*\).*/\1/p' 
 MAJOR   := $(call version_part,MAJOR)
 VERSION := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
 
+quoted = '$(subst ','\'',$(1))'
+
 V ?= 0
 ifeq ($(V),0)
 Q := @
-say = @$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,printf '  %-7s %s\n' '$(1)' '$(2)')
+say = @$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:, \
+	printf '  %-7s %s\n' '$(1)' $(call quoted,$(2)))
 else
 Q :=
 say = @:
@@ -85,12 +104,23 @@ LDFLAGS ?=
 
 accepted = $(shell for f in $(1); do \
 	$(CC) -Werror $$f -x c -c -o /dev/null /dev/null 2>/dev/null && echo "$$f"; done)
+hash    := \#
+finds    = $(shell echo '$(hash)include <$(1)>' | $(CC) $(2) -E - >/dev/null 2>&1 && echo $(1))
 package  = $(shell $(PKG_CONFIG) $(2) $(1) 2>/dev/null)
 
 ifneq ($(filter release debug,$(KIND)),)
 HARDEN := $(call accepted,-fstack-protector-strong -fstack-clash-protection -fcf-protection=full)
 endif
+# For those who profile whole systems by them, where a distribution asks for it.
+ifeq ($(FRAME_POINTERS),1)
+FRAMES := $(call accepted,-fno-omit-frame-pointer -mno-omit-leaf-frame-pointer)
+endif
+# The same bytes wherever it is built: no folder's name in what debuggers read.
 ifeq ($(KIND),release)
+PLACE := $(if $(call accepted,-ffile-prefix-map=a=b),-ffile-prefix-map=$(call quoted,$(CURDIR))=.)
+endif
+# Unless the builder says which, or does not optimize.
+ifeq ($(KIND)$(findstring _FORTIFY_SOURCE,$(CC) $(CPPFLAGS) $(CFLAGS)),release)
 ifneq ($(filter -O1 -O2 -O3 -Os,$(CFLAGS)),)
 HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 endif
@@ -102,6 +132,10 @@ ifneq ($(shell $(CC) -E -dM -include features.h -x c /dev/null 2>/dev/null | gre
 TLS_MODEL := -ftls-model=initial-exec
 else
 TLS_MODEL := $(call accepted,-mtls-dialect=gnu2)
+# musl-gcc, which wraps the host's compiler, finds its own C library's headers alone: those of the
+# kernel and of Concurrency Kit are the host's, and come after them.
+HOST := $(if $(call finds,linux/futex.h),,-idirafter /usr/include \
+	$(addprefix -idirafter /usr/include/,$(shell $(CC) -print-multiarch 2>/dev/null)))
 endif
 # A task may throw through hwt_timer_advance (src/guard.h); unless the unwinder that the compiler has
 # is for another C library (a musl-gcc that wraps the compiler of the host).
@@ -114,18 +148,23 @@ UNWINDING := $(shell echo '$(guarded)' | \
 # architecture, which would drop the barriers on another one.
 CK_CFLAGS := $(patsubst -I%,-isystem %,$(filter-out -D__% -I/usr/include,$(call package,ck,--cflags)))
 
+# What the builder sets comes last, and wins, but for link-time optimization: bitcode survives
+# neither ld -r nor objcopy, which make of hidden symbols local ones, and archives of it can be
+# linked by its own compiler alone. It would gain nothing here: what is hot is inline.
+SET_C    := $(filter-out -flto% -f%-lto-objects,$(CFLAGS)) -fno-lto
+
 WARNINGS := -Wall -Wextra -Wshadow -Wundef -Wconversion $(WERROR)
-INCLUDES := -Iinclude -Isrc $(CK_CFLAGS)
+INCLUDES := -Iinclude -Isrc $(CK_CFLAGS) $(HOST)
 # Defined as nothing, so that a file may define it itself.
 DEFINES  := -D_GNU_SOURCE= $(INCLUDES)
 BASE     := -std=gnu11 -pthread $(DEFINES) $(WARNINGS) -MMD -MP
-LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) \
-	$(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
+LIB_C     = $(BASE) -fvisibility=hidden -fPIC $(TLS_MODEL) $(UNWINDING) $(HARDEN) $(FRAMES) \
+	$(PLACE) $(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
 # Criterion's parameterized tests need fixed addresses.
-TEST_C    = $(BASE) -fno-pie $(kind_$(KIND)) -Itest $(CPPFLAGS) $(CFLAGS)
-BENCH_C   = $(BASE) $(HARDEN) -Ibench $(kind_$(KIND)) $(CPPFLAGS) $(CFLAGS)
+TEST_C    = $(BASE) $(kind_$(KIND)) -Itest $(CPPFLAGS) $(SET_C) -fno-pie
+BENCH_C   = $(BASE) $(HARDEN) -Ibench $(kind_$(KIND)) $(CPPFLAGS) $(SET_C)
 
-LINK      = $(link_$(KIND)) -pthread -Wl,--as-needed $(CFLAGS) $(LDFLAGS)
+LINK      = $(link_$(KIND)) -pthread -Wl,--as-needed $(SET_C) $(LDFLAGS)
 # A sanitized object takes the sanitizer's own symbols from the program that loads it.
 LINK_SO   = -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/hwt.map \
 	$(if $(link_$(KIND)),,-Wl,-z,defs) -Wl,-z,relro,-z,now,-z,nodelete $(LINK)
@@ -137,7 +176,7 @@ REALNAME := libhwt.so.$(VERSION)
 LIBS     := $(B)/libhwt.a $(B)/$(REALNAME) $(B)/$(SONAME) $(B)/libhwt.so
 INTERNAL := $(O)/libhwt-internal.a
 
-LIB_O    := $(patsubst %.c,$(O)/%.o,$(wildcard src/*.c))
+LIB_O    := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard src/*.c)))
 
 # C, that is: the models' headers are C++.
 C_FILES  := $(filter-out test/model/%,$(wildcard include/*.h src/*.[ch] test/*.[ch] test/*/*.[ch] \
@@ -151,21 +190,13 @@ INSTALLED := $(includedir)/hwt.h $(pcdir)/hwt.pc \
 # ---- the library ----
 
 .PHONY: all
-all: $(LIBS) ## Build libhwt.so and libhwt.a (the default)
+all: $(LIBS) ## build: Build libhwt.so and libhwt.a (the default)
 
-# Rewritten only when a flag changes, or a file comes or goes: what every object, and what every
-# archive depends on.
-define stamp
-	@mkdir -p $(@D)
-	@printf '%s\n' '$(subst ','\'',$(1))' >$@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-endef
-$(O)/flags: FORCE
-	$(call stamp,$(CC) $(CXX) $(LIB_C) $(TEST_C) $(LINK))
-$(O)/files: FORCE
-	$(call stamp,$(LIB_O) $(SUPPORT) $(REPLAY_O))
-.PHONY: FORCE
-FORCE:
+ifeq ($(call finds,ck_stack.h,$(INCLUDES) $(CPPFLAGS)),)
+.PHONY: no-ck
+$(LIB_O): no-ck
+no-ck: ; $(error Concurrency Kit is not there. `make deps` installs it (apt-get install libck-dev))
+endif
 
 $(O)/src/%.o: src/%.c $(O)/flags
 	$(call say,CC,$@)
@@ -189,7 +220,7 @@ $(O)/libhwt.o: $(LIB_O) $(O)/files
 $(B)/libhwt.a: $(O)/libhwt.o
 	$(call say,AR,$@)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $<
+	$(Q)$(AR) rcsD $@ $<
 
 $(B)/$(REALNAME): $(O)/libhwt.o src/hwt.map $(O)/flags
 	$(call say,LD,$@)
@@ -202,59 +233,102 @@ $(B)/libhwt.so: $(B)/$(SONAME)
 
 # ---- what is not the library: its rules stand beside it ----
 
-include test/test.mk
 include bench/bench.mk
+include test/test.mk
 include docs/examples/examples.mk
+
+.PHONY: debug asan ubsan tsan
+debug: ## build: Build the libraries with their validators, into build/debug
+asan: ## build: Build them with AddressSanitizer and UBSan, into build/asan
+ubsan: ## build: Build them with UBSan, into build/ubsan
+tsan: ## build: Build them with ThreadSanitizer, into build/tsan
+debug asan ubsan tsan:
+	@$(MAKE) --no-print-directory KIND=$@ all
+
+# Rewritten only when a flag changes, or a file comes or goes: what every object, and what every
+# archive depends on. Compared here and not by a recipe, so that make -n knows what is the same.
+held_flags := $(strip $(CC) $(CXX) $(LIB_C) $(TEST_C) $(LINK))
+held_files := $(LIB_O) $(SUPPORT) $(REPLAY_O)
+changed     = $(call unlike,$(2),$(strip $(file <$(1))))
+unlike      = $(if $(subst x$(1),,x$(2))$(subst x$(2),,x$(1)),FORCE)
+
+$(O)/flags: $(call changed,$(O)/flags,$(held_flags))
+$(O)/files: $(call changed,$(O)/files,$(held_files))
+$(O)/flags $(O)/files:
+	@mkdir -p $(@D)
+	@printf '%s\n' $(call quoted,$(held_$(@F))) >$@
+.PHONY: FORCE
+FORCE:
 
 # ---- keeping house ----
 
-.PHONY: deps deps-full
-deps: ## Install through apt what building and testing needs, if anything is missing
-	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' .ci/deps
-deps-full: ## The same for everything that any target can use
-	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' .ci/deps full
+.PHONY: deps deps-demo deps-full
+deps: ## keep: Install through apt what the tests need and is missing (NODEPS=1: nothing)
+deps-demo: ## keep: What building and the replay need
+deps-full: ## keep: What any target can use
+deps deps-demo deps-full: deps%:
+	@CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' NODEPS='$(filter 1,$(NODEPS))' \
+		.ci/deps $(or $(patsubst -%,%,$*),check)
 
 .PHONY: format format-check
-format: ## Lay the sources out with clang-format
+format: ## keep: Lay the sources out with clang-format
 	clang-format -i $(C_FILES)
-format-check: ## Say where clang-format would change something
+format-check: ## keep: Say where clang-format would change something
 	@clang-format --dry-run -Werror $(C_FILES)
 
 .PHONY: lint
-lint: ## Run the static analysers that are installed
+lint: ## closer: Run the static analysers that are installed
 	@C_FILES='$(C_FILES)' SCRIPTS='$(SCRIPTS)' TIDY_FLAGS='-std=gnu11 $(DEFINES) -Itest -Ibench' \
 		.ci/lint
 
 .PHONY: abi
-abi: all ## Compare the ABI with that of REF (a git revision, by default the last tag)
+abi: all ## closer: Compare the ABI with that of REF (a git revision, by default the last tag)
 	@CC='$(CC)' BUILD=$(BUILD) REF='$(REF)' .ci/abi
 
+# A folder may have blanks in its name while it is packed, but not where the files are to stay.
+staged = $(call quoted,$(DESTDIR)$(1))
+blanks = $(if $(word 2,x$(prefix)x$(libdir)x$(includedir)), \
+	$(error prefix, libdir and includedir cannot have blanks in their names))
+
 .PHONY: install
-install: all ## Install header, libraries, hwt.pc (DESTDIR, prefix, libdir, includedir)
-	$(call say,INSTALL,$(DESTDIR)$(prefix))
-	$(Q)$(INSTALL) -d $(sort $(addprefix $(DESTDIR),$(dir $(INSTALLED))))
-	$(Q)$(INSTALL) -m 644 include/hwt.h $(DESTDIR)$(includedir)/hwt.h
-	$(Q)$(INSTALL) -m 644 $(B)/libhwt.a $(DESTDIR)$(libdir)/libhwt.a
-	$(Q)$(INSTALL) -m 755 $(B)/$(REALNAME) $(DESTDIR)$(libdir)/$(REALNAME)
-	$(Q)ln -sf $(REALNAME) $(DESTDIR)$(libdir)/$(SONAME)
-	$(Q)ln -sf $(SONAME) $(DESTDIR)$(libdir)/libhwt.so
+install: all ## build: Install header, libraries, hwt.pc (DESTDIR, prefix, libdir, includedir)
+	$(blanks)$(call say,INSTALL,$(DESTDIR)$(prefix))
+	$(Q)$(INSTALL) -d $(foreach d,$(sort $(dir $(INSTALLED))),$(call staged,$(d)))
+	$(Q)$(INSTALL) -m 644 include/hwt.h $(call staged,$(includedir)/hwt.h)
+	$(Q)$(INSTALL) -m 644 $(B)/libhwt.a $(call staged,$(libdir)/libhwt.a)
+	$(Q)$(INSTALL) -m 755 $(B)/$(REALNAME) $(call staged,$(libdir)/$(REALNAME))
+	$(Q)ln -sf $(REALNAME) $(call staged,$(libdir)/$(SONAME))
+	$(Q)ln -sf $(SONAME) $(call staged,$(libdir)/libhwt.so)
 	$(Q)sed -e 's,@prefix@,$(prefix),; s,@libdir@,$(libdir),; s,@includedir@,$(includedir),' \
-		-e 's,@version@,$(VERSION),' src/hwt.pc.in >$(DESTDIR)$(pcdir)/hwt.pc
-	$(Q)chmod 644 $(DESTDIR)$(pcdir)/hwt.pc
+		-e 's,@version@,$(VERSION),' src/hwt.pc.in >$(call staged,$(pcdir)/hwt.pc)
+	$(Q)chmod 644 $(call staged,$(pcdir)/hwt.pc)
 	$(Q)$(if $(DESTDIR),:,[ "$$(id -u)" != 0 ] || ldconfig || :)
 
 .PHONY: uninstall
-uninstall: ## Remove what install puts there, with the same variables
-	$(call say,REMOVE,$(DESTDIR)$(prefix))
-	$(Q)rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+uninstall: ## build: Remove what install puts there, with the same variables
+	$(blanks)$(call say,REMOVE,$(DESTDIR)$(prefix))
+	$(Q)rm -f $(foreach f,$(INSTALLED),$(call staged,$(f)))
+
+# The same bytes for the same commit, whoever packs it.
+RELEASE := libhwt-$(VERSION)
+.PHONY: dist
+dist: ## build: Pack the last commit as a release, build/libhwt-VERSION.tar.gz
+	$(call say,PACK,$(BUILD)/$(RELEASE).tar.gz)
+	@[ -e .git ] || { echo 'dist: this is not a git checkout'; exit 1; }
+	@git diff --quiet HEAD || echo 'dist: what is not committed is not in it'
+	$(Q)mkdir -p $(BUILD)
+	$(Q)git -c tar.umask=0022 archive --format=tar --prefix=$(RELEASE)/ \
+		-o $(BUILD)/$(RELEASE).tar HEAD
+	$(Q)gzip -9nf $(BUILD)/$(RELEASE).tar
 
 .PHONY: clean
-clean: ## Remove the build folder
+clean: ## keep: Remove the build folder
 	$(Q)rm -rf $(BUILD)
 
 .PHONY: help
-help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(filter Makefile %.mk,$(MAKEFILE_LIST)) | \
-		while IFS="$$(printf '\t')" read -r t what; do printf '  %-16s %s\n' "$$t" "$$what"; done
+help: ## keep: List the targets, as .ci/help groups them
+	@.ci/help $(filter Makefile %.mk,$(MAKEFILE_LIST))
 
 -include $(LIB_O:.o=.d)
+
+endif

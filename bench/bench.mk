@@ -29,17 +29,19 @@ include bench/peers/peers.mk
 BENCHES := $(SUITE) $(STRUCTURES) $(LINES)
 
 .PHONY: bench-programs bench bench-peers
-bench-programs: $(BENCHES) $(PEERS) $(REPLAY) ## Build the benchmarks and the replay
-bench: deps ## Measure: every program of bench/ in turn (half an hour; BENCH_FLAGS=--quick: minutes)
+bench-programs: $(BENCHES) $(PEERS) $(REPLAY) ## keep: Build the benchmarks and the replay
+bench: deps ## measure: Every program of bench/ in turn (half an hour; BENCH_FLAGS=--quick: minutes)
 	@$(MAKE) --no-print-directory $(BENCHES)
 	@rm -f $(BENCH_JSON)
 	@set -e; for program in $(BENCHES); do \
 		$$program $(BENCH_FLAGS) --json $(BENCH_JSON); \
 	done
-bench-peers: deps ## Measure other timers beside this one: those that are installed
+	@bench/summary.sh $(BENCH_JSON)
+bench-peers: deps ## measure: Measure other timers beside this one: those that are installed
 	@$(MAKE) --no-print-directory $(PEERS)
 	@rm -f $(PEERS_JSON)
 	@BUILD=$(BUILD) bench/peers/run.sh $(PEERS) $(BENCH_FLAGS) --json $(PEERS_JSON)
+	@bench/summary.sh $(PEERS_JSON)
 
 -include $(patsubst %.o,%.d,$(sort $(REPLAY_O) $(HARNESS_O) $(SUITE_O) $(STRUCTURES_O) $(LINES_O) \
 	$(PEERS_O)))

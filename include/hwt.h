@@ -72,10 +72,16 @@ extern "C" {
 /* The library's version at run time, "1.0.0". */
 const char *hwt_version(void);
 
+#ifdef __cplusplus
+#define HWT_UINT64_(n) static_cast<uint64_t>(n)
+#else
+#define HWT_UINT64_(n) ((uint64_t)(n))
+#endif
+
 /* Nanoseconds in n microseconds, milliseconds, seconds. */
-#define HWT_USEC(n) ((uint64_t)(n)*UINT64_C(1000))
-#define HWT_MSEC(n) ((uint64_t)(n)*UINT64_C(1000000))
-#define HWT_SEC(n)  ((uint64_t)(n)*UINT64_C(1000000000))
+#define HWT_USEC(n) (HWT_UINT64_(n) * UINT64_C(1000))
+#define HWT_MSEC(n) (HWT_UINT64_(n) * UINT64_C(1000000))
+#define HWT_SEC(n)  (HWT_UINT64_(n) * UINT64_C(1000000000))
 
 typedef struct hwt_timer hwt_timer;
 typedef struct hwt_timeout hwt_timeout;

@@ -27,6 +27,27 @@ unsigned platform_cpu_count(void)
     return count > 0 ? (unsigned)count : 1;
 }
 
+#ifdef PLATFORM_RSEQ
+/*
+ * Weak, and read once: beside a C library that does not have them (glibc 2.34, say) the library
+ * loads, and asks for the CPU by a call.
+ */
+#include <sys/rseq.h>
+#pragma weak __rseq_offset
+#pragma weak __rseq_size
+
+ptrdiff_t platform_rseq_cpu;
+
+static __attribute__((constructor(101))) void find_rseq(void)
+{
+    const ptrdiff_t *offset = &__rseq_offset;
+    const unsigned *size = &__rseq_size;
+
+    if (offset && size && *size > 0)
+        platform_rseq_cpu = *offset + (ptrdiff_t)offsetof(struct rseq, cpu_id);
+}
+#endif
+
 unsigned platform_cpu_slow(void)
 {
     int cpu = sched_getcpu();

@@ -9,8 +9,9 @@
 
 #if defined(__GLIBC__) && defined(__x86_64__) && defined(__has_include)
 #if __GLIBC_PREREQ(2, 35) && __has_include(<sys/rseq.h>)
-#include <sys/rseq.h>
 #define PLATFORM_RSEQ 1
+/* Where that word is, from the thread pointer; 0: nowhere. Set before main, constant from then. */
+extern HIDDEN ptrdiff_t platform_rseq_cpu;
 #endif
 #endif
 
@@ -20,9 +21,11 @@ static inline unsigned platform_cpu(void)
     /* The kernel keeps this word of the thread's restartable-sequence area current. */
     const char *thread;
     __asm__("mov %%fs:0, %0" : "=r"(thread));
-    int cpu = (int)*(const volatile uint32_t *)(const void *)(thread + __rseq_offset + 4);
-    if (likely(cpu >= 0 && __rseq_size > 0))
-        return (unsigned)cpu;
+    if (likely(platform_rseq_cpu != 0)) {
+        int cpu = (int)*(const volatile uint32_t *)(const void *)(thread + platform_rseq_cpu);
+        if (likely(cpu >= 0))
+            return (unsigned)cpu;
+    }
 #endif
     return platform_cpu_slow();
 }

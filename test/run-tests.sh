@@ -11,6 +11,7 @@
 #   model     relacy models (.cc) and spin models (.pml)
 #   check     scripts
 #   sim       the simulator, SIM_SECONDS on every CPU
+#   packages  scripts: what packagers do; a minute or two
 # or KIND=..., the kind of build for what follows.
 # Environment: KIND (kind of build), BUILD (its folder), CC, CXX, MAKE.
 #
@@ -26,6 +27,7 @@ unset MAKEFLAGS MFLAGS MAKELEVEL
 
 passed=0 failed=0 skipped=0
 failures=()
+absent=()
 
 wrap=()
 use_kind() # kind
@@ -48,7 +50,7 @@ set_limit() # folder
     case $KIND in asan | tsan | coverage) limit=400 ;; esac
     case $1 in
     stress) limit=$((limit + 10 * ${STRESS_SECONDS:-0})) ;;
-    model) limit=600 ;;
+    model | packages) limit=600 ;;
     valgrind) limit=900 ;;
     sim) limit=$((${SIM_SECONDS:-60} + 200)) ;;
     esac
@@ -74,7 +76,17 @@ pass() # name count remark
 skip() # name remark
 {
     skipped=$((skipped + 1))
+    absent+=("$1: $2")
     report skip "$1" "$2"
+}
+
+# What a test that passed has not looked at, in lines `left out: WHAT: WHAT BRINGS IT IN`.
+skip_parts() # name log
+{
+    local line
+    while read -r line; do
+        skip "$1" "${line#left out: }"
+    done < <(grep '^left out: ' "$2")
 }
 
 fail() # name count remark log
@@ -162,7 +174,8 @@ run_valgrind()
 {
     local name
     local memcheck=(valgrind -q --trace-children=yes --leak-check=full --fair-sched=try)
-    command -v valgrind >/dev/null || { skip valgrind "not installed"; return; }
+    command -v valgrind >/dev/null ||
+        { skip valgrind "not installed: apt-get install valgrind"; return; }
     export HWT_VALGRIND=1
     for name in ${VALGRIND_TESTS:-$(names unit)}; do
         name=unit/${name#unit/}
@@ -182,7 +195,10 @@ plain_program() # name command...
     run "$log" "$@"
     status=$?
     case $status in
-    0) pass "$name" 1 "$(tail -n 1 "$log")" ;;
+    0)
+        pass "$name" 1 "$(tail -n 1 "$log")"
+        skip_parts "$name" "$log"
+        ;;
     77) skip "$name" "$(tail -n 1 "$log")" ;;
     *) fail "$name" 1 "$(why $status)" "$log" ;;
     esac
@@ -234,11 +250,11 @@ model() # name
 {
     if [ -e "test/$1.pml" ]; then
         if command -v spin >/dev/null; then spin_model "$1"
-        else skip "$1" "spin is not installed"; fi
+        else skip "$1" "spin is not installed: apt-get install spin"; fi
     elif [ -x "$programs/$1" ]; then
         plain_program "$1" "$programs/$1"
     else
-        skip "$1" "relacy is not installed"
+        skip "$1" "relacy is not installed: apt-get install relacy-dev"
     fi
 }
 
@@ -251,17 +267,42 @@ names() # folder
     done
 }
 
+# Without Criterion (NODEPS=1) no unit test was built: one line says so for all of them.
+unit_absent() # name
+{
+    [ ! -x "$programs/$1" ] &&
+        ! echo '#include <criterion/criterion.h>' | $CC -E - >/dev/null 2>&1 || return 1
+    [ "$told" = "$KIND" ] ||
+        skip "unit, $KIND build" "Criterion is not installed: apt-get install libcriterion-dev"
+    told=$KIND
+}
+told=
+
 run_one() # folder/name
 {
     set_limit "${1%%/*}"
     case $1 in
-    unit/*) unit_program "$1" ;;
+    unit/*) unit_absent "$1" || unit_program "$1" ;;
     stress/* | fault/*) plain_program "$1" "$programs/$1" ${STRESS_SECONDS:+"$STRESS_SECONDS"} ;;
     fuzz/*) plain_program "$1" "$programs/$1" ;;
     model/*) model "$1" ;;
-    check/*) plain_program "$1" "test/$1.sh" ;;
+    check/* | packages/*) plain_program "$1" "test/$1.sh" ;;
     *) fail "$1" 1 "no folder of tests" /dev/null ;;
     esac
+}
+
+# No model looks at the clock: as many at a time as there are CPUs, each a run of this script.
+run_models()
+{
+    local p f s counts
+    counts=$(mktemp)
+    names model | xargs -P "$(nproc)" -n 1 \
+        env HWT_TALLY="$counts" HWT_ANNOUNCED="model $KIND" test/run-tests.sh
+    while read -r p f s; do
+        passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+        [ "$f" = 0 ] || failures+=("a model, see above")
+    done <"$counts"
+    rm -f "$counts"
 }
 
 run_folder() # folder
@@ -278,13 +319,14 @@ tally()
         echo "$passed $failed $skipped" >>"$HWT_TALLY"
         return
     fi
+    [ ${#absent[@]} -gt 0 ] && printf 'left out: %s\n' "${absent[@]}"
     [ ${#failures[@]} -gt 0 ] && printf 'failed: %s\n' "${failures[@]}"
     echo "$passed passed, $failed failed$([ $skipped -gt 0 ] && echo ", $skipped skipped")"
 }
 
 use_kind "$KIND"
 prepare_sanitizers
-announced=
+announced=${HWT_ANNOUNCED:-}
 for what in "$@"; do
     case $what in
     KIND=*) use_kind "${what#KIND=}" && continue ;;
@@ -295,6 +337,7 @@ for what in "$@"; do
     case $what in
     valgrind) set_limit valgrind && run_valgrind ;;
     sim) set_limit sim && plain_program sim/search test/sim/run.sh ;;
+    model) run_models ;;
     */*) run_one "$what" ;;
     *) run_folder "$what" ;;
     esac

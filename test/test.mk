@@ -22,7 +22,7 @@ own_ldflags = $$(sed -n 's,^/\* LDFLAGS: \(.*\) \*/$$,\1,p' $(@:$(B)/%=%).c)
 define link_test
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -no-pie $(LINK) -o $@ $(1) $(O)/libsupport.a $(INTERNAL) $(own_ldflags) $(2)
+	$(Q)$(CC) $(LINK) -no-pie -o $@ $(1) $(O)/libsupport.a $(INTERNAL) $(own_ldflags) $(2)
 endef
 
 test_programs = $(patsubst test/$(1)/%.c,$(B)/test/$(1)/%,$(wildcard test/$(1)/*.c))
@@ -35,8 +35,8 @@ include test/model/model.mk
 include test/sim/sim.mk
 
 .PHONY: unit-programs stress-programs
-unit-programs: $(UNIT) ## Build the unit tests
-stress-programs: $(STRESS) $(FAULT) $(FUZZ) ## Build the stress, fault and fuzz programs
+unit-programs: $(UNIT_HERE) ## keep: Build the unit tests
+stress-programs: $(STRESS) $(FAULT) $(FUZZ) ## keep: Build the stress, fault and fuzz programs
 
 # ---- running ----
 
@@ -47,37 +47,43 @@ run = @KIND=$(1) BUILD=$(BUILD) CC='$(CC)' CXX='$(CXX)' MAKE='$(MAKE)' test/run-
 VALIDATED := $(addprefix unit/,wheel wheel_cascade wheel_edges wheel_memory agenda bucket order next lane \
 	lane_threads pool worker worker_stop worker_thread) fuzz/api stress/ends stress/caller
 
-.PHONY: check check-validated
-check: deps ## Build and run every test: all folders but model, and part on a debug build (minutes)
-	@$(MAKE) --no-print-directory all unit-programs stress-programs $(B)/hwt-replay
+validated_here = $(if $(UNIT_HERE),$(VALIDATED),$(filter-out unit/%,$(VALIDATED)))
+
+.PHONY: check
+check: deps ## first: Build and run all tests but models and packages, part on a debug build (minutes)
+	@$(MAKE) --no-print-directory all unit-programs stress-programs $(REPLAY_HERE)
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory KIND=debug \
-		$(VALIDATED:%=$(BUILD)/debug/test/%))
+		$(addprefix $(BUILD)/debug/test/,$(validated_here)))
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory sim-program)
 	$(call run,$(KIND),unit fuzz stress fault $(if $(filter release,$(KIND)),\
 		sim check KIND=debug $(VALIDATED)))
 
-# T names a file of test/unit, stress, fault, fuzz or check, with its folder or without.
+# T names a file of test/unit, stress, fault, fuzz, check or packages, with its folder or without.
 matching = $(sort $(filter $(T) %/$(T),$(patsubst $(B)/test/%,%,$(UNIT) $(STRESS) $(FAULT) $(FUZZ)) \
-	$(patsubst test/%.sh,%,$(wildcard test/check/*.sh))))
+	$(patsubst test/%.sh,%,$(wildcard test/check/*.sh test/packages/*.sh))))
 .PHONY: test
-test: ## Build and run one test: make test T=lane (or unit/lane, check/header), KIND=debug
+test: ## test: Build and run one test: make test T=lane (or unit/lane, check/header), KIND=debug
 	@$(if $(T),,echo 'which one? make test T=lane'; exit 2)
 	@$(if $(matching),,echo 'there is no test named $(T)'; exit 2)
-	@$(MAKE) --no-print-directory all $(patsubst %,$(B)/test/%,$(filter-out check/%,$(matching)))
+	@$(MAKE) --no-print-directory all $(patsubst %,$(B)/test/%,$(filter-out check/% packages/%,$(matching)))
 	$(call run,$(KIND),$(matching))
+
+.PHONY: packages
+packages: deps-full ## test: Build as distributions do: their flags, link-time optimization, a release
+	$(call run,$(KIND),packages)
 
 .PHONY: stress
 stress: export STRESS_SECONDS ?= 20
-stress: deps ## Run the stress and fault programs for long (STRESS_SECONDS=20 each)
+stress: deps ## test: Run the stress and fault programs for long (STRESS_SECONDS=20 each)
 	@$(MAKE) --no-print-directory stress-programs
 	$(call run,$(KIND),stress fault)
 
 # Criterion does not start under TSan.
 .PHONY: check-debug check-asan check-ubsan check-tsan
-check-debug: ## Run the tests on the debug build
-check-asan: ## Run the tests under ASan and UBSan
-check-ubsan: ## Run the tests under UBSan
-check-tsan: ## Run the stress and fault programs under TSan
+check-debug: ## test: Run the tests on the debug build
+check-asan: ## test: Run the tests under ASan and UBSan
+check-ubsan: ## test: Run the tests under UBSan
+check-tsan: ## test: Run the stress and fault programs under TSan
 check-debug check-asan check-ubsan: check-%: deps
 	@$(MAKE) --no-print-directory KIND=$* all unit-programs stress-programs
 	$(call run,$*,unit fuzz stress fault)
@@ -86,12 +92,12 @@ check-tsan: deps
 	$(call run,tsan,stress fault)
 
 .PHONY: valgrind
-valgrind: deps ## Run the unit tests under valgrind
+valgrind: deps ## closer: Run the unit tests under valgrind
 	@$(MAKE) --no-print-directory KIND=debug unit-programs stress-programs
 	$(call run,debug,valgrind)
 
 .PHONY: coverage
-coverage: deps ## Measure what the tests reach, into build/coverage/index.html
+coverage: deps ## closer: Measure what the tests reach, into build/coverage/index.html
 	@$(MAKE) --no-print-directory KIND=coverage unit-programs stress-programs
 	@find $(BUILD)/coverage -name '*.gcda' -delete
 	$(call run,coverage,unit fuzz stress fault)

@@ -3,7 +3,7 @@
 # Other timers under one interface; what is not installed is left out.
 
 peer_packages := libuv libevent_pthreads
-peers_here    := $(foreach p,$(peer_packages),$(shell $(PKG_CONFIG) --exists $(p) && echo $(p)))
+peers_here    := $(foreach p,$(peer_packages),$(shell $(PKG_CONFIG) --exists $(p) 2>/dev/null && echo $(p)))
 PEERS         := $(B)/bench/peers
 PEERS_O       := $(patsubst %.c,$(O)/%.o,$(wildcard bench/peers/*.c))
 

@@ -30,9 +30,9 @@ static void print_help(const struct bench *b, const char *about)
            "  --repeats N    measured runs of each case, at most %d\n"
            "  --seconds S    length of one measured run, where a run has a length\n"
            "  --help         this\n\n"
-           "Each line of the table is a median with the range over the runs, the limit that was\n"
-           "set out to be kept, and the machine at that moment: nanoseconds for a cache line to\n"
-           "cross from one CPU to another, for one clock read, and CPUs kept busy by others.\n",
+           "Each line is a median with the range over the runs, the limit that was set out to be\n"
+           "kept, and the machine at that moment: nanoseconds for a cache line to cross from one\n"
+           "CPU to another, for one clock read, and CPUs kept busy by others.\n",
            b->name, about, BENCH_RUNS_MAX);
 }
 
@@ -82,8 +82,6 @@ static void print_head(const struct bench *b, const char *about)
     printf("%u CPUs, %.0f ns a cache line from one to another, %.1f ns a clock read, "
            "median of %u runs\n",
            machine_cpus(), m.line_ns, m.clock_ns, b->repeats);
-    printf("%-9s %-26s %5s %9s %-17s %10s %-22s %-10s %-14s %s\n", "who", "case", "prod", "count",
-           "figure", "median", "range", "unit", "limit", "line clock load");
     fflush(stdout);
 }
 
@@ -191,24 +189,37 @@ void *bench_shared(size_t bytes)
 }
 
 /* ---- results ---- */
+/* "delay, 2 producers, 1024 timeouts" */
+static void describe(const struct bench_row *row, char *text, size_t size)
+{
+    char producers[32] = "", count[32] = "";
+
+    if (row->producers)
+        snprintf(producers, sizeof(producers), ", %u producer%s", row->producers,
+                 row->producers > 1 ? "s" : "");
+    if (row->count)
+        snprintf(count, sizeof(count), ", %llu timeouts", (unsigned long long)row->count);
+    snprintf(text, size, "%s%s%s", row->scenario, producers, count);
+}
+
+/* What a row says is all in it: rows are read alone, in a log or in the middle of a long table. */
 static void print_row(const struct bench_row *row, const struct series *s, const struct machine *m)
 {
     double median = series_median(s);
-    char range[48], limit[32] = "", producers[16] = "-", count[32] = "-";
+    char what[96], range[64] = "", limit[48] = "";
 
-    snprintf(range, sizeof(range), "%.5g .. %.5g", series_min(s), series_max(s));
+    describe(row, what, sizeof(what));
+    if (s->n > 1)
+        snprintf(range, sizeof(range), "(%.4g to %.4g)", series_min(s), series_max(s));
     if (row->limit < 0)
-        snprintf(limit, sizeof(limit), "none %s", series_max(s) > 0 ? "OVER" : "kept");
+        snprintf(limit, sizeof(limit), "none wanted: %s", series_max(s) > 0 ? "OVER" : "kept");
     else if (row->limit > 0)
-        snprintf(limit, sizeof(limit), "%g %s", row->limit, median <= row->limit ? "kept" : "OVER");
-    if (row->producers)
-        snprintf(producers, sizeof(producers), "%u", row->producers);
-    if (row->count)
-        snprintf(count, sizeof(count), "%llu", (unsigned long long)row->count);
+        snprintf(limit, sizeof(limit), "limit %.4g: %s", row->limit,
+                 median <= row->limit ? "kept" : "OVER");
     clear_progress();
-    printf("%-9s %-26s %5s %9s %-17s %10.5g %-22s %-10s %-14s %4.0f %5.1f %4.2f\n", row->subject,
-           row->scenario, producers, count, row->metric, median, range, row->unit, limit,
-           m->line_ns, m->clock_ns, m->load);
+    printf("%-9s %-40s %-16s %9.5g %-6s %-20s %-17s [line %.0f ns, clock %.1f ns, load %.2f]\n",
+           row->subject, what, row->metric, median, row->unit, range, limit, m->line_ns,
+           m->clock_ns, m->load);
     fflush(stdout);
 }
 

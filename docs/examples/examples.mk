@@ -6,11 +6,13 @@
 EXAMPLES := $(patsubst docs/examples/%,$(B)/examples/%,\
 	$(basename $(wildcard docs/examples/*.c docs/examples/*.cc)))
 
-# What an example needs beside libhwt: a package and its headers.
+# What an example needs beside libhwt: a package and its headers, and what Debian calls that.
 $(addprefix $(B)/examples/,uv_loop uv_pool): private PACKAGE := libuv
 $(addprefix $(B)/examples/,event_loop): private PACKAGE := libevent
 $(addprefix $(B)/examples/,glib_loop glib_pool): private PACKAGE := glib-2.0
 $(addprefix $(B)/examples/,lock_watchdog): private PACKAGE := hiredis
+debian := libuv=libuv1-dev libevent=libevent-dev glib-2.0=libglib2.0-dev hiredis=libhiredis-dev
+debian_name = $(patsubst $(1)=%,%,$(or $(filter $(1)=%,$(debian)),$(1)))
 
 # As a user compiles them: with the public header alone, and no feature macros but those of the
 # package. Warnings are about the example, not about the package's headers.
@@ -23,7 +25,7 @@ example_link = $(LDFLAGS) $(B)/libhwt.a $(LDLIBS) $(if $(PACKAGE),$$($(PKG_CONFI
 define example_build
 @mkdir -p $(@D) $(O)/examples
 @if ! { $(2); } >/dev/null 2>&1; then \
-	echo "  SKIP    $@: $(1) is not installed"; \
+	echo "  SKIP    $@: $(1) is not found: apt-get install $(call debian_name,$(1)) pkg-config"; \
 	rm -f $@; \
 else \
 	$(if $(Q),echo "  CC      $@",set -x); \
@@ -33,12 +35,12 @@ endef
 
 $(B)/examples/%: docs/examples/%.c $(B)/libhwt.a
 	$(call example_build,$(PACKAGE),$(if $(PACKAGE),$(PKG_CONFIG) --exists $(PACKAGE),:),\
-		$(CC) -std=gnu11 $(CFLAGS))
+		$(CC) -std=gnu11 $(SET_C))
 
 $(B)/examples/%: docs/examples/%.cc $(B)/libhwt.a
 	$(call example_build,$(CXX),command -v $(CXX),$(CXX) -std=c++17 $(or $(CXXFLAGS),-O2 -g))
 
 .PHONY: examples
-examples: $(EXAMPLES) ## Build docs/examples, those whose library is installed
+examples: $(EXAMPLES) ## build: Build docs/examples, those whose library is installed
 
 -include $(patsubst $(B)/examples/%,$(O)/examples/%.d,$(EXAMPLES))

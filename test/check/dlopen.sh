@@ -84,11 +84,10 @@ loads() # libc compiler library
 
 loads "$CC" "$CC" "$BUILD/libhwt.so"
 if ! command -v musl-gcc >/dev/null; then
-    echo "loaded late by $CC's libc; no musl-gcc"
+    echo "left out: musl: apt-get install musl-tools"
+    echo "loaded late by $CC's libc"
     exit 0
 fi
-# The C library's own headers come first; the kernel's and Concurrency Kit's are the host's.
-host="-idirafter /usr/include -idirafter /usr/include/$(gcc -print-multiarch)"
-$MAKE --no-print-directory -s BUILD="$BUILD/musl" CC=musl-gcc CPPFLAGS="$host" all
+$MAKE --no-print-directory -s BUILD="$BUILD/musl" CC=musl-gcc all
 loads musl musl-gcc "$BUILD/musl/libhwt.so"
 echo "loaded late by $CC's libc and by musl"

@@ -52,7 +52,7 @@ start_redis()
 skip() # name why
 {
     skipped=$((skipped + 1))
-    echo "skip $1: $2"
+    echo "left out: $1: $2"
 }
 
 run() # name arguments...
@@ -72,11 +72,11 @@ run() # name arguments...
     sed 's/^/    /' "$tmp/out"
 }
 
-"$MAKE" -s KIND="$KIND" BUILD="$BUILD" CC="$CC" CXX="$CXX" examples || exit 1
+"$MAKE" -s KIND="$KIND" BUILD="$BUILD" CC="$CC" CXX="$CXX" examples >"$tmp/make" || exit 1
 for source in docs/examples/*.c docs/examples/*.cc; do
     name=$(basename "${source%.*}")
     if [ ! -x "$programs/$name" ]; then
-        skip "$name" "not built"
+        skip "$name" "$(sed -n "s,.*SKIP .*/$name: ,,p" "$tmp/make")"
     elif [ "$KIND $name" = "tsan glib_pool" ]; then
         skip "$name" "ThreadSanitizer does not see the locks inside GLib"
     elif [ "$name" != lock_watchdog ]; then
@@ -84,7 +84,7 @@ for source in docs/examples/*.c docs/examples/*.cc; do
     elif start_redis; then
         run "$name" "$tmp/redis.sock"
     else
-        skip "$name" "no redis-server to run it against"
+        skip "$name" "redis-server is not installed: apt-get install redis-server"
     fi
 done
 

@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 : "${CXX:=g++}" "${BUILD:=build}"
-command -v "$CXX" >/dev/null || { echo "skipped: $CXX is not installed"; exit 77; }
+command -v "$CXX" >/dev/null || { echo "$CXX is not installed: apt-get install $CXX"; exit 77; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# hwt.h by itself: clean as C11 and C++17 under every warning, with every name of the contract in
-# its exact type, the same layout whatever the user defines, and no header pulled in but five.
+# hwt.h by itself: clean as C11 and C++17 under every warning, its macros in use too, with every
+# name of the contract in its exact type, the same layout whatever the user defines, and no header
+# pulled in but five.
 
 set -eu
 cd "$(dirname "$0")/../.."
@@ -170,7 +171,8 @@ as_cxx() # compiler
         # shellcheck disable=SC2086
         $1 -x c++ $flags $warnings $extra -c -o "$tmp/o" "$tmp/alone.c"
         # shellcheck disable=SC2086
-        $1 -x c++ $flags $warnings -Wno-invalid-offsetof -c -o "$tmp/o" "$tmp/contract.c"
+        $1 -x c++ $flags $warnings -Wold-style-cast -Wno-invalid-offsetof -c -o "$tmp/o" \
+            "$tmp/contract.c"
     done
     compilers=$((compilers + 1))
 }
@@ -182,10 +184,12 @@ layout() # flags...
 }
 
 for cc in gcc clang; do
-    if command -v $cc >/dev/null; then as_c $cc; fi
+    if command -v $cc >/dev/null; then as_c $cc
+    else echo "left out: the header for $cc: apt-get install $cc"; fi
 done
 for cxx in g++ clang++; do
-    if command -v $cxx >/dev/null; then as_cxx $cxx; fi
+    if command -v $cxx >/dev/null; then as_cxx $cxx
+    else echo "left out: the header for $cxx: apt-get install ${cxx/clang++/clang}"; fi
 done
 [ $compilers -gt 0 ] || { echo "no compiler found"; exit 1; }
 

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # make install, into a prefix and under DESTDIR: a program finds the library through pkg-config and
-# runs, linked dynamically and statically; make uninstall leaves no file behind.
+# runs, linked dynamically and statically; make uninstall leaves no file behind. PREFIX is prefix,
+# by the name that others give it; folders with blanks are staged into, or refused in words.
 
 set -eu
 cd "$(dirname "$0")/../.."
 : "${BUILD:=build}" "${CC:=gcc}" "${MAKE:=make}" "${PKG_CONFIG:=pkg-config}"
-unset MAKEFLAGS MFLAGS DESTDIR prefix libdir includedir
-command -v "$PKG_CONFIG" >/dev/null || { echo "pkg-config is not installed"; exit 77; }
+unset MAKEFLAGS MFLAGS DESTDIR PREFIX prefix libdir includedir
+command -v "$PKG_CONFIG" >/dev/null ||
+    { echo "pkg-config is not installed: apt-get install pkg-config"; exit 77; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
@@ -101,5 +103,28 @@ files "$tmp/stage/usr" | diff "$tmp/plain" - || fail "DESTDIR installs other fil
 ! grep -q "$tmp" "$tmp/stage/usr/lib/pkgconfig/hwt.pc" || fail "DESTDIR is in hwt.pc"
 mk uninstall DESTDIR="$tmp/stage" prefix=/usr
 [ -z "$(files "$tmp/stage")" ] || fail "uninstall left $(files "$tmp/stage")"
+
+# The same with a blank, and what else a shell would take for itself, in its name.
+stage="$tmp/my stage's (folder)"
+mk install DESTDIR="$stage" prefix=/usr
+files "$stage/usr" | diff "$tmp/plain" - || fail "a DESTDIR with a blank gets other files"
+mk uninstall DESTDIR="$stage" prefix=/usr
+[ -z "$(files "$stage")" ] || fail "uninstall left $(files "$stage")"
+
+# As others spell it, on the command line and in the environment; ours goes before it.
+mk install PREFIX="$tmp/upper"
+files "$tmp/upper" | diff "$tmp/plain" - || fail "PREFIX is not taken as prefix"
+PREFIX="$tmp/upper" mk uninstall
+[ -z "$(files "$tmp/upper")" ] || fail "uninstall left $(files "$tmp/upper")"
+mk install PREFIX="$tmp/upper" prefix="$tmp/lower"
+files "$tmp/lower" | diff "$tmp/plain" - || fail "PREFIX wins over prefix"
+
+# hwt.pc could not say such a name.
+if mk install prefix="$tmp/with blank" >"$tmp/log" 2>&1 || ! grep -q 'blank' "$tmp/log"; then
+    fail "a prefix with a blank: $(cat "$tmp/log")"
+fi
+for f in "$tmp"/with*; do
+    [ ! -e "$f" ] || fail "it was refused, but half installed"
+done
 
 echo "$(wc -l <"$tmp/plain") files"

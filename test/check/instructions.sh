@@ -12,11 +12,11 @@ BUILD=${BUILD:-build}
 bounds=test/check/instructions.bounds
 
 skip() {
-    echo "skipped: $*"
+    echo "$*"
     exit 77
 }
 
-command -v valgrind >/dev/null || skip "valgrind is not installed"
+command -v valgrind >/dev/null || skip "valgrind is not installed: apt-get install valgrind"
 [ "${KIND:-release}" = release ] || skip "the bounds are for the release build, not for $KIND"
 [ -e "$BUILD/libhwt.a" ] || skip "$BUILD/libhwt.a is not there"
 
@@ -33,7 +33,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 echo '#include <valgrind/callgrind.h>' |
-    "$CC" -E -x c -o /dev/null - 2>/dev/null || skip "valgrind/callgrind.h is not installed"
+    "$CC" -E -x c -o /dev/null - 2>/dev/null ||
+    skip "valgrind/callgrind.h is not installed: apt-get install valgrind"
 "$CC" -std=gnu11 -O2 -g -Wall -Wextra -Iinclude -o "$work/instructions" bench/count/instructions.c \
     "$BUILD/libhwt.a" -pthread
 

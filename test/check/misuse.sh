@@ -57,5 +57,7 @@ if command -v valgrind >/dev/null &&
     under=(valgrind -q)
     dies debug 'Invalid read'
     noticed="$noticed, valgrind too"
+else
+    echo "left out: what valgrind notices: apt-get install valgrind"
 fi
 echo "$noticed"

@@ -11,15 +11,16 @@ CC=${CC:-gcc}
 BUILD=${BUILD:-build}
 
 skip() {
-    echo "skipped: $*"
+    echo "$*"
     exit 77
 }
 
-command -v valgrind >/dev/null || skip "valgrind is not installed"
+command -v valgrind >/dev/null || skip "valgrind is not installed: apt-get install valgrind"
 [ "${KIND:-release}" = release ] || skip "the bound is for the release build, not for $KIND"
 [ -e "$BUILD/libhwt.a" ] || skip "$BUILD/libhwt.a is not there"
 echo '#include <valgrind/callgrind.h>' |
-    "$CC" -E -x c -o /dev/null - 2>/dev/null || skip "valgrind/callgrind.h is not installed"
+    "$CC" -E -x c -o /dev/null - 2>/dev/null ||
+    skip "valgrind/callgrind.h is not installed: apt-get install valgrind"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -55,9 +55,13 @@ counts() {
 }
 
 command -v xz >/dev/null || {
-    echo "xz is not installed"
+    echo "xz is not installed: apt-get install xz-utils"
     exit 77
 }
+if [ ! -x "$replay" ] && ! echo '#include <lzma.h>' | ${CC:-gcc} -E - >/dev/null 2>&1; then
+    echo "liblzma is not installed: apt-get install liblzma-dev"
+    exit 77
+fi
 # HWT_REPLAY names a program of one's own, sanitized for instance; otherwise build the usual one.
 if [ -z "${HWT_REPLAY:-}" ]; then
     (unset MAKEFLAGS MFLAGS && ${MAKE:-make} -s "$replay") || exit 1

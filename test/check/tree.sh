@@ -21,7 +21,7 @@ complain() # what, then the lines on standard input, if there are any
 # Files of the project: those git knows or would add; without git (a release archive) all of them.
 project_files()
 {
-    if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    if [ -e .git ] && git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
         git ls-files -co --exclude-standard | while IFS= read -r f; do
             [ -e "$f" ] && echo "$f"
         done
@@ -29,6 +29,8 @@ project_files()
         find . -type f ! -path './build/*' | sed 's,^\./,,'
     fi
 }
+
+[ -e .git ] || echo "left out: what git knows of the tree: this is a release, see git clone"
 
 mapfile -t files < <(project_files)
 mapfile -t texts < <(printf '%s\n' "${files[@]}" | grep -vE '\.(xz|png|svg|csv|json)$')

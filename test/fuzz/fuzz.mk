@@ -10,7 +10,7 @@ $(FUZZ): $(B)/%: $(O)/%.o $(O)/libsupport.a $(INTERNAL)
 
 fuzz_flags := -fsanitize=fuzzer-no-link -DFUZZ_TARGET
 .PHONY: fuzz
-fuzz: ## Fuzz the API with libFuzzer, for FUZZ_SECONDS=60 (needs clang)
+fuzz: ## closer: Fuzz the API with libFuzzer, for FUZZ_SECONDS=60 (needs clang)
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang KIND=asan CPPFLAGS='$(fuzz_flags)' \
 		all $(patsubst $(B)/%,$(BUILD)/fuzz/asan/obj/%.o,$(FUZZ))
 	@mkdir -p $(BUILD)/fuzz/corpus

@@ -44,10 +44,10 @@ endif
 # SEED: that history again; HOURS: on all CPUs; otherwise SIM_SECONDS. WORLD: only that one.
 SIM_SECONDS ?= 60
 .PHONY: sim sim-program sim-mutants
-sim-program:
+sim-program: ## keep: Build the simulator
 	@$(MAKE) --no-print-directory KIND=sim $(SIM)
-sim: deps sim-program ## Search histories of the source for a bad one (SEED=, TRACE=1, HOURS=)
+sim: deps sim-program ## test: Search histories of the source for a bad one (SEED=, TRACE=1, HOURS=)
 	@SIM=$(SIM) SEED='$(SEED)' TRACE='$(filter 1,$(TRACE))' HOURS='$(HOURS)' \
 		SIM_SECONDS=$(SIM_SECONDS) WORLD='$(WORLD)' test/sim/run.sh
-sim-mutants: deps sim-program ## Put bugs back into the source, one by one: each must be found
+sim-mutants: deps sim-program ## test: Put bugs back into the source, one by one: each must be found
 	@MAKE='$(MAKE)' test/sim/mutants.sh $(M)

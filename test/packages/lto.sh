@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Link-time optimization, the default of Ubuntu, Fedora and openSUSE, by gcc and by clang: both
+# libraries have the public symbols and no others, a program of either compiler links with them
+# whatever its own functions are called, and the tests' programs build and run.
+
+set -eu
+cd "$(dirname "$0")/../.."
+: "${MAKE:=make}"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+variants=0
+
+# Two of our internal functions, and one of a file that would be its own without them.
+cat >"$dir/program.c" <<'END_C'
+#include <hwt.h>
+
+int fork_watch(void);
+int slab_create(void);
+
+int fork_watch(void)
+{
+    return 0;
+}
+
+int slab_create(void)
+{
+    return 0;
+}
+
+static void task(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    *(int *)arg = 1;
+}
+
+int main(void)
+{
+    hwt_timer *timer;
+    int ran = 0;
+
+    if (hwt_timer_create(&timer, 0) != 0 || hwt_new_timeout(timer, task, &ran, 0, 0) != 0)
+        return 1;
+    while (!*(volatile int *)&ran)
+        continue;
+    return hwt_timer_destroy(timer) + fork_watch() + slab_create();
+}
+END_C
+
+links() # compiler flags...
+{
+    "$@" -Iinclude -o "$dir/static" "$dir/program.c" "$dir/build/libhwt.a" -pthread
+    "$@" -Iinclude -o "$dir/shared" "$dir/program.c" "$dir/build/libhwt.so" -pthread
+    timeout 20 "$dir/static"
+    LD_LIBRARY_PATH=$dir/build timeout 20 "$dir/shared"
+}
+
+builds() # compiler flags
+{
+    local cc
+    "$MAKE" -s BUILD="$dir/build" CC="$1" CFLAGS="$2" all "$dir/build/hwt-replay" \
+        "$dir/build/test/fuzz/api" >"$dir/log" 2>&1 ||
+        { echo "$1 $2:"; tail -n 20 "$dir/log"; exit 1; }
+    BUILD=$dir/build CC=$1 test/check/symbols.sh >"$dir/log" ||
+        { echo "$1 $2:"; tail -n 20 "$dir/log"; exit 1; }
+    for cc in gcc clang; do
+        if command -v $cc >/dev/null; then links $cc -O2; fi
+    done
+    links gcc -O2 -flto
+    "$dir/build/test/fuzz/api" >"$dir/log" || { echo "$1 $2:"; tail -n 20 "$dir/log"; exit 1; }
+    variants=$((variants + 1))
+}
+
+for flags in "-O2 -flto=auto -ffat-lto-objects -g" "-O2 -flto" "-O2"; do
+    builds gcc "$flags"
+done
+if command -v clang >/dev/null; then
+    for flags in "-O2 -g -flto" "-O2 -flto=thin" "-O2"; do
+        builds clang "$flags"
+    done
+else
+    echo "left out: clang's: apt-get install clang"
+fi
+echo "$variants builds"
