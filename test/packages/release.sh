@@ -43,7 +43,7 @@ done
 tar -xzf "$dir/one/$archive" -C "$dir"
 cd "$dir/$name"
 unset BUILD KIND MAKEFLAGS MFLAGS HWT_TALLY
-export PATH=$dir/bin STRESS_SECONDS=1
+export PATH=$dir/bin STRESS_SECONDS=1 SIM_SECONDS=5
 make -n V=1 >"$dir/log" 2>&1 || fail "make -n"
 ! grep -q -- '-Werror' "$dir/log" || fail "warnings are errors in a release"
 # Of the debug build, which is slow, a token.
