@@ -875,10 +875,18 @@ bool memory_is_poisoned(const void *address)
     return (uintptr_t)address - ARENA < ARENA_SIZE && poisoned[((uintptr_t)address - ARENA) / 8];
 }
 
-/* The pages go, and come again as zeros. */
+/*
+ * The pages go, and come again as zeros. As if written atomically: who comes too late may look at a
+ * free block's word.
+ */
 void memory_clear_pages(void *memory, size_t size)
 {
-    access_range((uintptr_t)memory, size, true, false, 0);
+    uintptr_t begin = (uintptr_t)memory;
+
+    for (uintptr_t at = begin; at < begin + size; at += BLOCK)
+        SIM_CHECK(!alive[(at - ARENA) / BLOCK], "C12: the pages go of a block in use: %#jx",
+                  (uintmax_t)at);
+    access_range(begin, size, true, true, (uintptr_t)__start_hwt_pool);
     memset(memory, 0, size);
 }
 

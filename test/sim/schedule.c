@@ -21,8 +21,10 @@ struct sim_thread *sim_current;
 struct sim_thread sim_threads[SIM_THREADS];
 unsigned sim_thread_count;
 int sim_calm;
-unsigned sim_fail_one_in, sim_time_one_in;
+unsigned sim_fail_one_in, sim_interrupt_one_in, sim_time_one_in;
 uint64_t sim_now, sim_time_step;
+
+void (*sim_all_wait)(void);
 
 struct decision *sim_decisions;
 unsigned sim_decision_count;
@@ -214,7 +216,8 @@ void sim_fail(const char *format, ...)
 static unsigned random_one_in;      /* RANDOM: a switch every so many points */
 static uint64_t change_at[CHANGES]; /* PCT: at these points ... */
 static unsigned changes, next_change;
-static int lowest; /* ... the one that runs gets a priority below this */
+static uint64_t calm_points; /* of them, in which nobody could be changed to */
+static int lowest;           /* ... the one that runs gets a priority below this */
 
 static bool is_ready(const struct sim_thread *thread)
 {
@@ -294,7 +297,8 @@ static struct sim_thread *search(struct sim_thread *usual)
 {
     switch (sim_history->points < FAIR_AFTER ? sim_history->strategy : STRATEGY_RANDOM) {
     case STRATEGY_PCT:
-        while (next_change < changes && sim_history->points >= change_at[next_change]) {
+        while (next_change < changes &&
+               sim_history->points - calm_points >= change_at[next_change]) {
             next_change++;
             sim_current->priority = lowest--;
         }
@@ -381,6 +385,8 @@ static void unblock(void)
     }
     if (held)
         return;
+    if (sim_all_wait)
+        sim_all_wait();
     if (next != UINT64_MAX) {
         if (next > sim_now)
             sim_now = next;
@@ -449,8 +455,10 @@ void sim_point(uintptr_t pc, uintptr_t address)
     trace_reached(pc, false);
     if (++sim_history->points > POINTS_MOST)
         sim_fail("no end after %d points", POINTS_MOST);
-    if (sim_calm > 0)
+    if (sim_calm > 0) {
+        calm_points++;
         return;
+    }
     let_time_pass();
     if (sim_history->buffering != BUFFER_NONE)
         flush_some();
@@ -547,7 +555,7 @@ struct sim_thread *sim_spawn(void *(*start)(void *), void *arg)
     thread->arg = arg;
     thread->priority = (int)rng_below(&chance, 1000) + 1;
     if (sim_history->strategy == STRATEGY_STRAGGLER && rng_below(&chance, 2)) {
-        thread->suspend_at = rng_below(&chance, sim_history->expected * 2 + 10);
+        thread->suspend_at = rng_below(&chance, 8u << rng_below(&chance, 10)); /* rather soon */
         thread->suspend_for = rng_below(&chance, 3) ? 1 + rng_below(&chance, 2000) : UINT32_MAX;
     }
     make_fiber(&fibers[thread->index]);
@@ -560,6 +568,7 @@ void sim_end_thread(void)
     struct sim_thread *me = sim_current;
 
     pthread_run_destructors();
+    sim_end_child();
     memory_drain(me);
     me->state = OVER;
     sim_wake((uintptr_t)me, true);
@@ -585,12 +594,16 @@ static void prepare_strategy(void)
 {
     static const unsigned rates[] = {2, 4, 8, 20, 60};
 
+    unsigned scale;
+
     random_one_in = rates[rng_below(&chance, 5)];
     lowest = 0;
     changes = rng_below(&chance, CHANGES + 1);
+    scale = rng_below(&chance, 4);
+    calm_points = 0;
     next_change = 0;
     for (unsigned i = 0; i < changes; i++)
-        change_at[i] = rng_below(&chance, sim_history->expected + 20);
+        change_at[i] = rng_below(&chance, (sim_history->expected >> scale) + 20);
     for (unsigned i = 0; i < changes; i++) { /* few */
         for (unsigned j = i + 1; j < changes; j++) {
             uint64_t at = change_at[i];
@@ -625,8 +638,9 @@ void sim_run(struct history *history, void (*main)(void *arg), void *arg)
     sim_thread_count = 0;
     sim_decision_count = 0;
     sim_calm = 0;
-    sim_fail_one_in = sim_time_one_in = 0;
+    sim_fail_one_in = sim_interrupt_one_in = sim_time_one_in = 0;
     sim_time_step = 1000;
+    sim_one_cpu = false;
     sim_now = UINT64_C(1000000000);
     memory_reset();
     kernel_reset();
