@@ -519,6 +519,40 @@ static void another_timer(void)
     SIM_CHECK(hwt_timer_destroy(timer) == 0, "destroy fails");
 }
 
+/* Its handle, for others; their own reference to it is taken at one moment. */
+static hwt_timeout *round_handle;
+
+static void do_round(void)
+{
+    static const struct world plain = {.drive = HWT_DRIVE_CALLER};
+    hwt_timeout *timeout = NULL, *before;
+    hwt_timer *timer;
+
+    if (create(&timer, &plain, false) != 0)
+        return;
+    if (hwt_new_timeout(timer, nothing, NULL, HOUR, &timeout) == 0) {
+        memory_release((uintptr_t)queue.lock);
+        before = round_handle;
+        round_handle = timeout;
+        hwt_timeout_unref(before);
+    }
+    SIM_CHECK(hwt_timer_destroy(timer) == 0, "destroy fails");
+}
+
+static void move_round(uint64_t delay)
+{
+    hwt_timeout *timeout;
+
+    if (!round_handle)
+        return;
+    sim_calm++;
+    memory_acquire((uintptr_t)queue.lock);
+    timeout = hwt_timeout_ref(round_handle);
+    sim_calm--;
+    hwt_timeout_reschedule_at(timeout, oracle_now() + delay);
+    hwt_timeout_unref(timeout);
+}
+
 /* ---- forks ---- */
 
 static void in_child(void *arg)
@@ -607,6 +641,8 @@ static bool needs_timer(const struct op *op)
     case OP_SLEEP:
     case OP_TRIM:
     case OP_BLOCKS:
+    case OP_ROUND:
+    case OP_MOVE_ROUND:
     case OP_FORK:
     case OP_OTHER_TIMER: return false;
     default: return true;
@@ -681,6 +717,8 @@ static void do_op(unsigned producer, unsigned i)
     case OP_FORK: sim_fork(in_child, NULL); break;
     case OP_OTHER_TIMER: another_timer(); break;
     case OP_BLOCKS: take_blocks(op->delay + 1); break;
+    case OP_ROUND: do_round(); break;
+    case OP_MOVE_ROUND: move_round(HOUR / 2 - delays[op->delay]); break;
     case OP_NONE:
     case OP_COUNT: break;
     default: with_handle(target_of(producer, op), op); break;
@@ -874,9 +912,10 @@ void world_main(void *arg)
     oracle_reset(run->world, run->program);
     memset(own_life, 0, sizeof own_life);
     memset(&queue, 0, sizeof queue);
+    round_handle = NULL;
     queue.lock = memory_take(64, 64);
     begin(producers, others, &other_count);
-    if (run->world->hasty && run->program->second_timer)
+    if (run->world->hasty && !run->world->handlers && run->program->second_timer)
         stop();
     for (unsigned i = 0; i < run->program->producers; i++) {
         if (!is_handler(i))
@@ -903,6 +942,7 @@ void world_main(void *arg)
     if (run->world->late_jobs)
         end_others(others, other_count);
     release_blocks();
+    hwt_timeout_unref(round_handle);
     drop_all();
     oracle_check_end();
 }

@@ -35,6 +35,8 @@ enum op_code {
     OP_FORK,
     OP_OTHER_TIMER, /* create one, use it, destroy it */
     OP_BLOCKS,      /* takes some of the pool, and gives them back */
+    OP_ROUND,       /* another timer again, with a handle that others move ... */
+    OP_MOVE_ROUND,  /* ... also when it is no more */
     OP_COUNT,
 };
 

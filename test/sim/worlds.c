@@ -392,8 +392,7 @@ const struct world worlds[] = {
         .crowd = 8,
         .one_cpu = true,
         .hasty = true,
-        .delays = 0x187,
-        .small = true,
+        .delays = 0x180,
         .weight = {[OP_FORGET] = 4, [OP_SCHEDULE] = 3, [OP_STOP] = 3, [OP_CANCEL] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
@@ -684,6 +683,27 @@ const struct world worlds[] = {
         .weight = {[OP_SCHEDULE] = 3, [OP_CANCEL] = 3, [OP_SLEEP] = 3, [OP_STOP] = 1},
         .conduct_weight = {[DOES_NOTHING] = 2, [FORKS] = 1},
     },
+    {
+        .name = "rounds",
+        .shows = "C6 C10 G9",
+        .producers = 3,
+        .ops = 12,
+        .hasty = true,
+        .one_cpu = true,
+        .delays = 0x3f,
+        .weight = {[OP_ROUND] = 1, [OP_MOVE_ROUND] = 2},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "forkrounds",
+        .shows = "C10 C14 G12",
+        .producers = 3,
+        .ops = 8,
+        .hasty = true,
+        .delays = 0x3f,
+        .weight = {[OP_ROUND] = 3, [OP_MOVE_ROUND] = 8, [OP_FORK] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
@@ -766,7 +786,9 @@ static const char *const op_names[OP_COUNT] = {"nothing",
                                                "descriptor",
                                                "fork",
                                                "another timer",
-                                               "take blocks"};
+                                               "take blocks",
+                                               "a round of another timer",
+                                               "move what that has"};
 static const char *const conduct_names[CONDUCT_COUNT] = {"",
                                                          "re-arms for now",
                                                          "re-arms",
