@@ -698,10 +698,11 @@ const struct world worlds[] = {
         .name = "forkrounds",
         .shows = "C10 C14 G12",
         .producers = 3,
-        .ops = 8,
+        .ops = 12,
         .hasty = true,
+        .one_cpu = true,
         .delays = 0x3f,
-        .weight = {[OP_ROUND] = 3, [OP_MOVE_ROUND] = 8, [OP_FORK] = 1},
+        .weight = {[OP_ROUND] = 4, [OP_MOVE_ROUND] = 8, [OP_FORK] = 2},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
 };
