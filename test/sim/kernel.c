@@ -36,6 +36,11 @@ static bool fails(void)
     return sim_choose(EVENT_FAIL, 1, sim_fail_one_in) > 0;
 }
 
+static bool is_interrupted(void)
+{
+    return fails() || sim_choose(EVENT_FAIL, 1, sim_interrupt_one_in) > 0;
+}
+
 /* ---- clocks ---- */
 
 static uint64_t clock_offset(clockid_t id)
@@ -78,9 +83,12 @@ void sim_sleep(uint64_t ns)
     sim_wait((uintptr_t)&ns, ns > UINT64_MAX - sim_now ? UINT64_MAX : sim_now + ns, "a nap");
 }
 
+bool sim_one_cpu;
+void (*sim_pages_go)(void);
+
 int sim_sched_getcpu(void)
 {
-    return sim_current ? (int)(sim_current->index & 1) : 0;
+    return sim_current && !sim_one_cpu ? (int)(sim_current->index & 1) : 0;
 }
 
 long sim_sysconf(int name)
@@ -100,7 +108,7 @@ static long futex(uint32_t *word, int operation, uint32_t value, const struct ti
             errno = EAGAIN;
             return -1;
         }
-        if (fails()) {
+        if (is_interrupted()) {
             errno = EINTR;
             return -1;
         }
@@ -295,7 +303,7 @@ int sim_poll(struct pollfd *poll_fd, unsigned long count, int milliseconds)
 
     sim_point(PC, 0);
     SIM_CHECK(sim_current->locks == 0, "polls under a lock");
-    if (fails()) {
+    if (is_interrupted()) {
         errno = EINTR;
         return -1;
     }
@@ -366,8 +374,11 @@ int sim_munmap(void *memory, size_t size)
 int sim_madvise(void *memory, size_t size, int advice)
 {
     sim_point(PC, 0);
-    if (advice == MADV_DONTNEED)
+    if (advice == MADV_DONTNEED) {
         memory_clear_pages(memory, size);
+        if (sim_pages_go)
+            sim_pages_go();
+    }
     return 0;
 }
 

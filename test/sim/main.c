@@ -21,7 +21,7 @@ struct seed {
 };
 
 static struct {
-    const struct world *world[32]; /* only these; none: all */
+    const struct world *world[64]; /* only these; none: all */
     unsigned worlds;
     double seconds;
     uint64_t histories; /* at most; 0: no limit */
@@ -201,10 +201,13 @@ struct failure {
     char message[512];
 };
 
-/* The same complaint, but for the numbers in it. */
+/* The same complaint, but for the numbers in it, beside that of a rule before it. */
 static bool is_same(const char *message, const char *wanted)
 {
-    size_t length = strcspn(wanted, "0123456789");
+    size_t rule = strcspn(wanted, ":"), length;
+
+    rule = wanted[rule] ? rule : 0;
+    length = rule + strcspn(wanted + rule, "0123456789");
 
     return strncmp(message, wanted, length) == 0;
 }
@@ -420,7 +423,8 @@ static int run_many(void)
          (!options.histories || total.histories < options.histories);
          number += options.step) {
         struct seed seed = seed_of(number);
-        if (seed.world->weight[OP_FORK] && number / world_count % 64 && !options.worlds)
+        if ((seed.world->weight[OP_FORK] || seed.world->conduct_weight[FORKS]) &&
+            number / world_count % 64 && !options.worlds)
             continue; /* a hundred times as slow as the others */
         if (run_seed(&seed, until)) {
             failures = 1;
@@ -476,7 +480,7 @@ static void catch_wild_accesses(void)
 
 static bool choose_worlds(const char *list)
 {
-    while (*list && options.worlds < 32) {
+    while (*list && options.worlds < 64) {
         size_t length = strcspn(list, ",");
         options.world[options.worlds] = find_world(list, length);
         if (!options.world[options.worlds++])

@@ -877,7 +877,10 @@ bool memory_is_poisoned(const void *address)
     return (uintptr_t)address - ARENA < ARENA_SIZE && poisoned[((uintptr_t)address - ARENA) / 8];
 }
 
-/* The pages go, and come again as zeros. */
+/*
+ * The pages go, and come again as zeros. As if written atomically: who comes too late may look at a
+ * free block's word.
+ */
 void memory_clear_pages(void *memory, size_t size)
 {
     uintptr_t from = (uintptr_t)memory;

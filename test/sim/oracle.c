@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "slab_map.h"
 #include "worker.h"
 
 struct oracle oracle;
@@ -14,7 +15,29 @@ struct oracle oracle;
 
 uint64_t oracle_now(void)
 {
-    return sim_now + (oracle.world->boottime ? BOOTTIME_AHEAD : 0);
+    return sim_now + (oracle.world->boottime ? BOOTTIME_AHEAD : oracle.ahead);
+}
+
+/* The caller's clock. */
+uint64_t oracle_read_clock(void)
+{
+    unsigned me = sim_current->index;
+
+    oracle.before[me] = oracle.reading[me];
+    oracle.reading[me] = oracle_now();
+    return oracle.reading[me];
+}
+
+/*
+ * What this thread knows to have been reached. A caller's clock may go back between the reading for
+ * which a timeout was taken and its run, with one more reading between the two.
+ */
+static uint64_t reached(void)
+{
+    unsigned me = sim_current->index;
+
+    return oracle.world->callers_clock ? max_u64(oracle.reading[me], oracle.before[me])
+                                       : oracle_now();
 }
 
 static unsigned number_of(const struct life *life)
@@ -160,6 +183,7 @@ void call_begins(struct life *life, const char *what, bool may_wait)
 {
     oracle.calls++;
     oracle.happened++;
+    oracle.begun++;
     if (life) {
         life->calls++;
         life->in_flight++;
@@ -184,6 +208,8 @@ void call_ends(struct life *life)
         if (sim_threads[i].start == worker_main && sim_threads[i].arg == oracle.timer)
             oracle.sleeper = &sim_threads[i]; /* it was started by this call, perhaps */
     }
+    if (oracle.in_child) /* the call that a callback has forked in was left */
+        sim_end_child();
 }
 
 /* A word that is surely there: somebody holds a reference, or it is known to be pending. */
@@ -278,6 +304,22 @@ void oracle_check_sleep(void)
                   "G6: lane %u asks for space, and the worker sleeps", i);
 }
 
+void oracle_check_waits(void)
+{
+    if (!oracle.created || oracle.destroyed || !sleeps(oracle.sleeper))
+        return;
+    for (unsigned i = 0; i < sim_thread_count; i++)
+        SIM_CHECK(sim_threads[i].state != WAITING ||
+                      sim_threads[i].wait_key != (uintptr_t)oracle.sleeper ||
+                      oracle.sleeper->start != worker_main,
+                  "C4: stop waits, and the worker sleeps");
+}
+
+bool oracle_worker_is_over(void)
+{
+    return oracle.lost && !oracle.stopping && oracle.sleeper && oracle.sleeper->state == OVER;
+}
+
 /*
  * What worker.o calls for wheel_check: the validators of wheel, agenda and buckets after a pass, at
  * one moment; not while something that they look at is still on its way to memory.
@@ -330,19 +372,87 @@ static void when_waiting(void)
 void oracle_pass_begins(void)
 {
     oracle.in_pass = true;
+    oracle.pass_began = oracle_now();
     oracle.last = NULL;
     for (unsigned i = 0; i < oracle.lives; i++)
         oracle.life[i].order &= ~(UINT64_C(1) << 63);
     for (unsigned i = 0; i < oracle.lives; i++) {
         if (oracle.life[i].accepted && oracle.life[i].known && !oracle.life[i].in_flight)
             oracle.life[i].order |= UINT64_C(1) << 63; /* its place in this pass is known */
-        oracle.life[i].calls_before_pass = oracle.life[i].calls;
+    }
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        uint64_t deadline;
+        oracle.pass_calls[i] = oracle.life[i].calls;
+        oracle.pass_deadline[i] =
+            due_time(&oracle.life[i], &deadline) && deadline <= oracle_now() ? deadline : 0;
     }
 }
 
-void oracle_pass_ends(void)
+static bool goes_by_rate(const struct life *life)
 {
+    return life->periodic && life->mode == HWT_FIXED_RATE;
+}
+
+/* What was due when it began, and nobody has touched since, has run: G14, too. */
+static void check_left(void)
+{
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        const struct life *life = &oracle.life[i];
+        uint64_t deadline;
+        if (!oracle.pass_deadline[i] || life->calls != oracle.pass_calls[i] || life->rearms ||
+            !due_time(life, &deadline))
+            continue;
+        SIM_CHECK(deadline > oracle.pass_deadline[i], "G4: timeout %u was due, and is left", i);
+        SIM_CHECK(!goes_by_rate(life) || deadline > oracle.pass_began,
+                  "G14: timeout %u has not caught up", i);
+    }
+}
+
+void oracle_pass_ends(bool done)
+{
+    if (done && oracle.in_pass && !oracle.stopping && !oracle.world->executor &&
+        !oracle.world->callers_clock)
+        check_left();
     oracle.in_pass = false;
+}
+
+/* G14: which deadline follows another one, if nobody has moved it. */
+static void check_period(const struct life *life, uint64_t deadline)
+{
+    unsigned me = number_of(life);
+    uint64_t due = life->last_deadline + life->period;
+
+    if (!life->periodic || life->runs == 0 || life->calls != life->last_calls || life->rearms ||
+        sim_current->buffered || oracle.world->callers_clock)
+        return;
+    SIM_CHECK(life->mode != HWT_FIXED_RATE || deadline == due,
+              "G14: timeout %u follows %" PRIu64 " at %" PRIu64, me, life->last_deadline, deadline);
+    SIM_CHECK(life->mode != HWT_FIXED_RATE_SKIP ||
+                  (deadline >= due && (deadline - due) % life->period == 0 &&
+                   deadline >= life->run_ended),
+              "G14: timeout %u follows %" PRIu64 " at %" PRIu64 ", not in phase", me,
+              life->last_deadline, deadline);
+    SIM_CHECK(life->mode != HWT_FIXED_DELAY || deadline >= life->run_ended + life->period,
+              "G14: timeout %u ended at %" PRIu64 ", and is due at %" PRIu64, me, life->run_ended,
+              deadline);
+}
+
+/* G6: what was cancelled before the last two hands began has been met, and is in no lane. */
+static void check_notices(void)
+{
+    for (unsigned i = 0; i < oracle.timer->lanes.count; i++) {
+        const ck_stack_entry_t *link = oracle.timer->lanes.lane[i].notices.head;
+        for (; link; link = link->next) {
+            const hwt_timeout *timeout = container_of(link, const hwt_timeout, link);
+            for (unsigned j = 0; j < oracle.lives; j++) {
+                const struct life *life = &oracle.life[j];
+                SIM_CHECK(life->timeout != timeout || !life->wins || !life->runs_before_win ||
+                              oracle.runs - life->runs_before_win < 2 * HAND + 1,
+                          "G6: timeout %u was cancelled %u runs ago, and is not met", j,
+                          oracle.runs - life->runs_before_win);
+            }
+        }
+    }
 }
 
 static bool out_of_order(const struct life *before, uint64_t deadline, const struct life *after)
@@ -355,8 +465,8 @@ static bool out_of_order(const struct life *before, uint64_t deadline, const str
 static void check_order(struct life *life)
 {
     if (!oracle.in_pass || !(life->order >> 63) || !life->known || life->runs > 0 ||
-        life->calls != life->calls_before_pass || life->deadline != life->latest ||
-        oracle.world->executor)
+        life->deadline != life->latest || oracle.world->executor ||
+        life->calls != oracle.pass_calls[number_of(life)])
         return;
     SIM_CHECK(!oracle.last || !out_of_order(oracle.last, oracle.last_deadline, life),
               "G15: timeout %u ran before timeout %u", number_of(oracle.last), number_of(life));
@@ -381,14 +491,20 @@ void oracle_run_begins(struct life *life, hwt_timeout *timeout)
               me);
     SIM_CHECK(life->periodic || life->runs <= life->rearms,
               "G2: timeout %u runs %u times after %u re-arms", me, life->runs + 1, life->rearms);
-    SIM_CHECK(deadline <= oracle_now(), "G1: timeout %u is early: %" PRIu64 " of %" PRIu64, me,
-              oracle_now(), deadline);
+    SIM_CHECK(deadline <= reached(), "G1: timeout %u is early: %" PRIu64 " of %" PRIu64, me,
+              reached(), deadline);
     SIM_CHECK(!life->known || life->in_flight || life->periodic || life->runs ||
-                  life->deadline <= oracle_now(),
+                  life->deadline <= reached(),
               "G1: timeout %u is early, it was moved", me);
     SIM_CHECK(!life->timeout || !life->held || life->timeout == timeout,
               "G9: timeout %u runs with another block", me);
     check_order(life);
+    check_period(life, deadline);
+    SIM_CHECK(!life->armed_in || life->armed_in != oracle.advance_of[sim_current->index],
+              "G11: timeout %u runs in the pass in which a task submitted it", me);
+    oracle.runs++;
+    if (!oracle.world->executor)
+        check_notices();
     sim_plain_read(life->payload, 4); /* what was written before its submission */
     sim_plain_write(life->payload + 4, 4);
     life->running = true;
@@ -396,6 +512,8 @@ void oracle_run_begins(struct life *life, hwt_timeout *timeout)
     life->told = UINT64_MAX;
     life->starting = false;
     life->known = false;
+    life->last_deadline = deadline;
+    life->last_calls = life->calls;
     life->runs++;
     oracle.running++;
     oracle.happened++;
@@ -405,6 +523,7 @@ void oracle_run_ends(struct life *life)
 {
     sim_plain_write(life->payload + 4, 4);
     life->running = false;
+    life->run_ended = oracle_now();
     oracle.running--;
 }
 
@@ -475,6 +594,31 @@ void oracle_after_next(const struct next_snapshot *snapshot, uint64_t answer)
         SIM_CHECK(answer <= deadline, "C15: timeout %u is due at %" PRIu64 ", next is %" PRIu64, i,
                   deadline, answer);
     }
+}
+
+/* ---- the pool ---- */
+
+#define SLAB_CLOSED 2047 /* slab.c */
+
+/* A reserve's pages stay: by who trims, if nobody else has had a call meanwhile. */
+void oracle_pages_go(void)
+{
+    size_t home = 0, wanted = oracle.world->reserve;
+
+    if (!oracle.created || oracle.destroyed || oracle.calls != 1 || !oracle.trimming ||
+        oracle.trimming != oracle.begun)
+        return;
+    for (const struct slab *slab = slab_newest(); slab; slab = slab->next)
+        home += (load_relaxed(&slab->state) >> 11) & 0xffff;
+    wanted -= min_u64(wanted, hwt_timer_pending(oracle.timer));
+    SIM_CHECK(home >= wanted, "C12: %zu blocks are reserved, and %zu are at home", wanted, home);
+}
+
+void oracle_check_slabs(void)
+{
+    for (const struct slab *slab = slab_newest(); slab; slab = slab->next)
+        SIM_CHECK((load_relaxed(&slab->state) & SLAB_CLOSED) != SLAB_CLOSED,
+                  "C14: a slab stays closed in the child");
 }
 
 /* ---- the end ---- */

@@ -16,6 +16,7 @@ struct life {
     uint8_t conduct;
     bool begun, accepted, refused, periodic, with_hook;
     uint64_t period;
+    hwt_period_mode mode;
     unsigned submitter; /* thread and 1, while it submits */
     uint8_t held;       /* threads that hold a reference */
     unsigned calls, in_flight;
@@ -23,12 +24,15 @@ struct life {
     uint64_t deadline, latest;
     uint64_t told;  /* if no call has begun since: by one that has returned; or UINT64_MAX */
     uint64_t order; /* of its thread's submissions */
-    unsigned calls_before_pass;
     /* what happened */
     unsigned runs, wins, hooks, back, turned_away, rearms;
     bool running, no_more, never_again;
-    bool rearmed;  /* by this run, and that call has returned */
-    unsigned jobs; /* of the executor's that have it */
+    bool rearmed;                      /* by this run, and that call has returned */
+    unsigned runs_before_win;          /* of any, when its cancellation had returned */
+    uint64_t last_deadline, run_ended; /* of its last run, and the clock after it */
+    unsigned last_calls;
+    unsigned armed_in; /* the advance, of this thread, in whose task it was submitted or re-armed */
+    unsigned jobs;     /* of the executor's that have it */
     bool starting; /* when a cancellation returned it was claimed, and its task not yet called */
 };
 
@@ -39,8 +43,13 @@ struct oracle {
     bool created, stopping, stopped, destroyed, quit, lost, slow_system;
     struct life life[LIVES_MOST];
     unsigned lives;
-    unsigned calls;   /* of the timer or of a handle that are on, by any thread */
-    unsigned running; /* tasks and hooks */
+    unsigned calls; /* of the timer or of a handle that are on, by any thread */
+    unsigned begun; /* calls, ever */
+    unsigned advances, advances_begun, advance_of[SIM_THREADS];
+    uint8_t left;      /* threads that a task has ended while they advanced */
+    unsigned trimming; /* `begun` when the last trim had begun */
+    unsigned runs;     /* of the crowd's and all others' tasks, ever */
+    unsigned running;  /* tasks and hooks */
     unsigned accepted;
     /* G5: what had happened when the worker last fell asleep, and how often it woke for nothing */
     unsigned happened, happened_before, excuses, futile;
@@ -49,14 +58,20 @@ struct oracle {
     int fd;
     /* G15: the advance that is on */
     bool in_pass;
+    uint64_t pass_deadline[LIVES_MOST]; /* due when it began, or 0 */
+    unsigned pass_calls[LIVES_MOST];
     struct life *last; /* that ran, with this deadline then */
     uint64_t last_deadline;
     uint64_t pass_began;
     uint64_t submissions[SIM_THREADS];
+    bool in_child;                                      /* of a task or hook that has forked */
+    uint64_t ahead;                                     /* the caller's clock, modulo 2^64 ... */
+    uint64_t reading[SIM_THREADS], before[SIM_THREADS]; /* ... as each last read it, and before */
 };
 extern struct oracle oracle;
 
 uint64_t oracle_now(void); /* on the timer's clock */
+uint64_t oracle_read_clock(void);
 
 void oracle_reset(const struct world *world, const struct program *program);
 struct life *oracle_life(uint8_t conduct);
@@ -72,10 +87,14 @@ void oracle_established(struct life *life, uint64_t deadline, uint64_t latest, u
 bool oracle_is_pending(const struct life *life);
 
 void oracle_pass_begins(void);
-void oracle_pass_ends(void);
+void oracle_pass_ends(bool done);
 void oracle_run_begins(struct life *life, hwt_timeout *timeout);
 void oracle_run_ends(struct life *life);
 void oracle_hook(struct life *life, hwt_timeout *timeout);
+/* When all wait: not one for a worker that sleeps (C4). */
+void oracle_check_waits(void);
+/* Nothing runs any more: submissions say so (-EOWNERDEAD). */
+bool oracle_worker_is_over(void);
 /* Whoever sleeps until a deadline does not sleep too long (G4). */
 void oracle_check_sleep(void);
 /* The bound that hwt_timer_next_deadline gives (C15). */
@@ -89,5 +108,9 @@ void oracle_handed_back(hwt_unprocessed *list);
 /* The timer is stopped: what G2 and G3 say about it. */
 void oracle_check_stopped(void);
 void oracle_check_end(void);
+/* When pages have gone: as many as are reserved are at home, if nobody else is about. */
+void oracle_pages_go(void);
+/* In a forked child. */
+void oracle_check_slabs(void);
 
 #endif

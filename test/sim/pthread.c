@@ -216,7 +216,7 @@ int sim_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
     memory_drain(sim_current);
     SIM_CHECK(sim_current->locks == 1, "waits for a condition under another lock");
     unlock(mutex);
-    if (!fails()) /* a spurious wake-up */
+    if (!fails() && !sim_choose(EVENT_FAIL, 1, sim_interrupt_one_in)) /* else spurious */
         sim_wait((uintptr_t)cond, UINT64_MAX, "a condition");
     return sim_pthread_mutex_lock(mutex);
 }
@@ -304,6 +304,7 @@ static struct {
 } handlers[4];
 static unsigned handler_count;
 static bool in_child;
+static void (*end_of_child)(void); /* of one that goes on after the fork */
 static int child_says[2];
 static pid_t pid;
 
@@ -366,7 +367,8 @@ static void await_child(pid_t child)
     SIM_CHECK(status == 0, "in the forked child: %.400s", length ? message : "it died");
 }
 
-void sim_fork(void (*child)(void *arg), void *arg)
+/* True: in the child. */
+static bool do_fork(void)
 {
     pid_t made;
 
@@ -383,10 +385,36 @@ void sim_fork(void (*child)(void *arg), void *arg)
         sim_alone();
         for (unsigned i = 0; i < handler_count; i++)
             handlers[i].child();
-        child(arg);
-        pthread_end_child();
+        return true;
     }
     await_child(made);
     for (unsigned i = 0; i < handler_count; i++)
         handlers[i].parent();
+    return false;
+}
+
+void sim_fork(void (*child)(void *arg), void *arg)
+{
+    if (!do_fork())
+        return;
+    child(arg);
+    pthread_end_child();
+}
+
+bool sim_fork_here(void (*at_end)(void))
+{
+    if (!do_fork())
+        return false;
+    end_of_child = at_end;
+    return true;
+}
+
+void sim_end_child(void)
+{
+    void (*at_end)(void) = end_of_child;
+
+    end_of_child = NULL;
+    if (at_end)
+        at_end();
+    pthread_end_child();
 }

@@ -22,9 +22,12 @@ struct sim_thread *sim_current;
 struct sim_thread sim_threads[SIM_THREADS];
 unsigned sim_thread_count;
 int sim_calm;
-unsigned sim_fail_one_in, sim_time_one_in;
+unsigned sim_fail_one_in, sim_interrupt_one_in, sim_time_one_in;
 uint64_t sim_now, sim_time_step;
+bool sim_clock_jumps;
 void (*sim_when_waiting)(void);
+
+void (*sim_all_wait)(void);
 
 struct decision *sim_decisions;
 unsigned sim_decision_count;
@@ -219,6 +222,7 @@ static uint64_t change_at[CHANGES]; /* PCT: at these points ... */
 static unsigned changes, next_change;
 static int lowest;              /* ... the one that runs gets a priority below this */
 static struct sim_thread *back; /* STRAGGLER: has just been held back long enough */
+static uint64_t calm_points;    /* of them, in which nobody could be changed to */
 
 static bool is_ready(const struct sim_thread *thread)
 {
@@ -298,7 +302,8 @@ static struct sim_thread *search(struct sim_thread *usual)
 {
     switch (sim_history->points < FAIR_AFTER ? sim_history->strategy : STRATEGY_RANDOM) {
     case STRATEGY_PCT:
-        while (next_change < changes && sim_history->points >= change_at[next_change]) {
+        while (next_change < changes &&
+               sim_history->points - calm_points >= change_at[next_change]) {
             next_change++;
             sim_current->priority = lowest--;
         }
@@ -395,6 +400,8 @@ static void unblock(void)
     }
     if (held)
         return;
+    if (sim_all_wait)
+        sim_all_wait();
     if (next < NEVER) {
         if (next > sim_now)
             sim_now = next;
@@ -479,8 +486,10 @@ void sim_point(uintptr_t pc, uintptr_t address)
     trace_reached(pc, false);
     if (++sim_history->points > POINTS_MOST)
         sim_fail("no end after %d points", POINTS_MOST);
-    if (sim_calm > 0)
+    if (sim_calm > 0) {
+        calm_points++;
         return;
+    }
     let_time_pass();
     if (sim_history->buffering != BUFFER_NONE)
         flush_some();
@@ -602,6 +611,7 @@ void sim_end_thread(void)
     struct sim_thread *me = sim_current;
 
     pthread_run_destructors();
+    sim_end_child();
     memory_drain(me);
     me->state = OVER;
     sim_wake((uintptr_t)me, true);
@@ -633,6 +643,7 @@ static void prepare_strategy(void)
     lowest = 0;
     back = NULL;
     changes = rng_below(&chance, CHANGES + 1);
+    calm_points = 0;
     next_change = 0;
     within = (sim_history->expected >> rng_below(&chance, 3)) + 20;
     for (unsigned i = 0; i < changes; i++)
@@ -671,8 +682,10 @@ void sim_run(struct history *history, void (*main)(void *arg), void *arg)
     sim_thread_count = 0;
     sim_decision_count = 0;
     sim_calm = 0;
-    sim_fail_one_in = sim_time_one_in = 0;
+    sim_fail_one_in = sim_interrupt_one_in = sim_time_one_in = 0;
     sim_time_step = 1000;
+    sim_clock_jumps = true;
+    sim_one_cpu = false;
     sim_now = UINT64_C(1000000000);
     memory_reset();
     kernel_reset();

@@ -177,10 +177,16 @@ unsigned sim_choose(enum event_kind kind, unsigned options, unsigned one_in);
 extern int sim_calm;
 /* One in so many calls of the system that can fail does; 0: none. */
 extern unsigned sim_fail_one_in;
+/* One in so many waits is interrupted, or ends for no reason, besides. */
+extern unsigned sim_interrupt_one_in;
 /* One in so many points lets time pass; 0: only when all wait. `sim_time_step`: a tick, about. */
 extern unsigned sim_time_one_in;
 extern uint64_t sim_time_step;
+extern bool sim_clock_jumps; /* now and then far ahead */
 extern uint64_t sim_now;
+extern bool sim_one_cpu;           /* that all threads are on */
+extern void (*sim_all_wait)(void); /* called before time passes because all wait */
+extern void (*sim_pages_go)(void); /* called when pages go back to the system */
 
 /* ---- memory.c ---- */
 
@@ -247,5 +253,8 @@ bool sim_is_readable(int fd);
 uint64_t sim_readable_at(int fd);
 /* fork(): the child goes on alone, to the end of `child`; its failures are the history's. */
 void sim_fork(void (*child)(void *arg), void *arg);
+/* The same; true: in the child, which goes on from here until its thread or this ends it. */
+bool sim_fork_here(void (*at_end)(void));
+void sim_end_child(void);
 
 #endif

@@ -45,6 +45,7 @@ static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool 
     struct life *life = oracle_life(conduct);
     hwt_timeout *timeout = NULL;
     uint64_t began = oracle_now(), earliest, latest;
+    bool is_over = oracle_worker_is_over();
     unsigned calls;
     int result;
 
@@ -53,6 +54,7 @@ static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool 
     life->begun = true;
     life->periodic = periodic;
     life->with_hook = hooked;
+    life->armed_in = oracle.advance_of[sim_current->index];
     life->submitter = sim_current->index + 1;
     life->order = (uint64_t)sim_current->index << 40 | ++oracle.submissions[sim_current->index];
     sim_plain_write(life->payload, 4);
@@ -66,8 +68,8 @@ static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool 
         spec.arg = life;
         spec.cancelled = hooked ? hook : NULL;
         spec.delay_ns = delay;
-        spec.period_ns = periodic ? 3 * TICK : 0;
-        spec.period_mode = (hwt_period_mode)(conduct % 3);
+        spec.period_ns = life->period = periodic ? 3 * TICK : 0;
+        spec.period_mode = life->mode = (hwt_period_mode)(oracle.lives % 3);
         result = hwt_schedule(oracle.timer, &spec, handle ? &timeout : NULL);
     } else if (delay & 1) {
         result = hwt_new_timeout_at(oracle.timer, task, life,
@@ -81,11 +83,17 @@ static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool 
         life->held |= (uint8_t)(1u << sim_current->index);
     }
     call_ends(life);
+    SIM_CHECK(!is_over || result == -EOWNERDEAD || oracle.stopping,
+              "the worker has ended, and a submission says %d", result);
     if (!accepted(life, result))
         return life;
     SIM_CHECK(!handle || timeout, "G9: accepted, but no handle");
     earliest = deadline_after(began, delay);
     latest = deadline_after(oracle_now(), delay);
+    if (oracle.world->callers_clock) { /* nobody knows what it said meanwhile */
+        earliest = 0;
+        latest = DEADLINE_NEVER;
+    }
     if (timeout)
         earliest = latest = word_deadline(load_relaxed(&timeout->word));
     oracle_established(life, earliest, latest, calls, 0);
@@ -107,6 +115,7 @@ static void cancel(struct life *life)
     call_ends(life);
     trace_say("%s", won ? "won" : "lost");
     life->wins += won;
+    life->runs_before_win = oracle.runs;
     SIM_CHECK(life->wins <= 1, "G2: a timeout is cancelled twice");
     SIM_CHECK(!won || !life->back, "G2: a timeout is cancelled that was handed back");
     SIM_CHECK(!won || !was_stopped, "G8: a timeout is cancelled after stop");
@@ -210,16 +219,34 @@ static uint64_t next(void)
     return answer;
 }
 
+/* By others; also those that are on their way out. */
+static unsigned count_advances(void)
+{
+    unsigned count = oracle.advances;
+
+    for (unsigned i = 0; i < sim_thread_count; i++)
+        count += (oracle.left >> i & 1) && sim_threads[i].state != OVER;
+    return count;
+}
+
 static int advance(void)
 {
+    unsigned others = count_advances(), begun = ++oracle.advances_begun;
     int ran;
 
+    oracle.advances++;
+    oracle.advance_of[sim_current->index] = begun;
     call_begins(NULL, "advances", true);
     if (!oracle.in_pass)
         oracle_pass_begins();
     ran = hwt_timer_advance(oracle.timer);
     if (ran != -EBUSY)
-        oracle_pass_ends();
+        oracle_pass_ends(ran >= 0 && others == 0);
+    oracle.advances--;
+    oracle.advance_of[sim_current->index] = 0;
+    SIM_CHECK(ran != -EBUSY || others || oracle.advances_begun != begun,
+              "C16: nobody else advances, and advance says -EBUSY");
+    SIM_CHECK(!oracle.in_child || ran == -ECHILD, "G12: advance in the child: %d", ran);
     call_ends(NULL);
     trace_say("advance: %d", ran);
     SIM_CHECK(ran >= 0 || ran == -EBUSY || ran == -ESHUTDOWN || ran == -EDEADLK,
@@ -238,6 +265,7 @@ static void stop(void)
     oracle.stops |= 1u << sim_current->index;
     result = hwt_timer_stop(oracle.timer, oracle.program->hands_back ? &list : NULL);
     oracle.stops &= ~(1u << sim_current->index);
+    SIM_CHECK(!oracle.in_child || result == -ECHILD, "G12: stop in the child: %d", result);
     call_ends(NULL);
     SIM_CHECK(result == 0, "stop fails with %d", result);
     SIM_CHECK(oracle.running == 0 || oracle.world->executor, "G8: stop has returned, a task runs");
@@ -258,10 +286,42 @@ static void rearm(struct life *life, hwt_timeout *timeout, uint64_t delay)
     if (life->runs >= 3)
         return;
     life->rearms++; /* it may be cancelled, but not run, before this returns */
+    life->armed_in = oracle.advance_of[sim_current->index];
     if (!hwt_timeout_reschedule(timeout, delay))
         life->rearms--;
     else
         life->rearmed = true;
+}
+
+/* Its own next run counts, too (C15). */
+static void rearm_and_ask(struct life *life, hwt_timeout *timeout)
+{
+    uint64_t word, answer;
+
+    rearm(life, timeout, 2 * TICK);
+    word = load_relaxed(&timeout->word);
+    answer = next();
+    SIM_CHECK(word_code(word) != WORD_REARMED || word != load_relaxed(&timeout->word) ||
+                  answer <= word_deadline(word) || oracle.stopping,
+              "C15: a task is re-armed for %llu, next is %llu",
+              (unsigned long long)word_deadline(word), (unsigned long long)answer);
+}
+
+static void drop_all(void);
+static void fork_here(const struct life *life);
+
+/* A thread that advances, but not the history's first, ends in a task. */
+static void end_driver(struct life *life)
+{
+    if (sim_current->index == 0)
+        return;
+    oracle_run_ends(life);
+    oracle_pass_ends(false);
+    oracle.calls--;
+    oracle.advances--;
+    oracle.left |= (uint8_t)(1u << sim_current->index);
+    drop_all();
+    sim_pthread_exit(NULL);
 }
 
 static void behave(struct life *life, hwt_timeout *timeout)
@@ -298,7 +358,9 @@ static void behave(struct life *life, hwt_timeout *timeout)
         }
         break;
     case ENDS_THREAD:
-        if (!oracle.lost) {
+        if (oracle.world->drive == HWT_DRIVE_CALLER) {
+            end_driver(life);
+        } else if (!oracle.lost) {
             oracle.lost = true;
             sim_forbidden_lock = NULL;
             oracle_run_ends(life);
@@ -308,6 +370,12 @@ static void behave(struct life *life, hwt_timeout *timeout)
     case DAWDLES:
         for (unsigned i = 0; i < 40; i++)
             sim_point((uintptr_t)behave, 0);
+        break;
+    case FORKS: fork_here(life); break;
+    case REARMS_AND_ASKS: rearm_and_ask(life, timeout); break;
+    case HOOK_ENDS_THREAD:
+        rearm(life, timeout, 2 * TICK);
+        sim_sleep(SLOW);
         break;
     case DOES_NOTHING:
     case CONDUCT_COUNT: break;
@@ -328,7 +396,15 @@ static void task(hwt_timeout *timeout, void *arg)
 
 static void hook(hwt_timeout *timeout, void *arg)
 {
+    const struct life *life = arg;
+
     oracle_hook(arg, timeout);
+    if (life->conduct == FORKS)
+        fork_here(life);
+    if (life->conduct == HOOK_ENDS_THREAD && !oracle.lost && oracle.sleeper == sim_current) {
+        oracle.lost = true;
+        sim_pthread_exit(NULL);
+    }
 }
 
 /* ---- the executor ---- */
@@ -384,11 +460,28 @@ static void *executor_main(void *arg)
         life->jobs++;
         queue.run[at](queue.job[at]);
         life->jobs--;
+        if (oracle.in_child) /* in which there is no other thread */
+            sim_end_child();
         oracle_check_sleep();
     }
 }
 
 /* ---- a timer ---- */
+
+static uint64_t callers_clock(void *clock)
+{
+    static const uint64_t jumps[] = {5 * TICK, 9 * TICK, -(5 * TICK), -(9 * TICK)};
+    unsigned jump;
+
+    (void)clock;
+    sim_point((uintptr_t)callers_clock, 0);
+    jump = sim_choose(EVENT_CHOICE, sizeof jumps / sizeof jumps[0], 5);
+    if (jump > 0) {
+        oracle.ahead += jumps[jump - 1];
+        trace_say("the clock jumps to %llu", (unsigned long long)oracle_now());
+    }
+    return oracle_read_clock();
+}
 
 static void ignore(void *arg, const char *message)
 {
@@ -410,6 +503,8 @@ static int create(hwt_timer **timer, const struct world *world, bool hashed)
     if (world->boottime)
         config.clock_id = CLOCK_BOOTTIME;
     config.log = ignore;
+    if (world->callers_clock)
+        config.now = callers_clock;
     if (world->executor)
         config.execute = execute;
     return hwt_timer_create(timer, &config);
@@ -475,6 +570,40 @@ static void give_blocks(unsigned producer, unsigned count, unsigned first)
     }
 }
 
+/* Its handle, for others; their own reference to it is taken at one moment. */
+static hwt_timeout *round_handle;
+
+static void do_round(void)
+{
+    static const struct world plain = {.drive = HWT_DRIVE_CALLER};
+    hwt_timeout *timeout = NULL, *before;
+    hwt_timer *timer;
+
+    if (create(&timer, &plain, false) != 0)
+        return;
+    if (hwt_new_timeout(timer, nothing, NULL, HOUR, &timeout) == 0) {
+        memory_release((uintptr_t)queue.lock);
+        before = round_handle;
+        round_handle = timeout;
+        hwt_timeout_unref(before);
+    }
+    SIM_CHECK(hwt_timer_destroy(timer) == 0, "destroy fails");
+}
+
+static void move_round(uint64_t delay)
+{
+    hwt_timeout *timeout;
+
+    if (!round_handle)
+        return;
+    sim_calm++;
+    memory_acquire((uintptr_t)queue.lock);
+    timeout = hwt_timeout_ref(round_handle);
+    sim_calm--;
+    hwt_timeout_reschedule_at(timeout, oracle_now() + delay);
+    hwt_timeout_unref(timeout);
+}
+
 /* ---- forks ---- */
 
 static void in_child(void *arg)
@@ -483,6 +612,11 @@ static void in_child(void *arg)
 
     (void)arg;
     trace_say("the child");
+    oracle_check_slabs();
+    if (oracle.destroyed) {
+        another_timer();
+        return;
+    }
     SIM_CHECK(hwt_new_timeout(oracle.timer, nothing, NULL, 0, NULL) == -ECHILD,
               "G12: the parent's timer takes a timeout");
     SIM_CHECK(hwt_timer_stop(oracle.timer, NULL) == -ECHILD, "G12: the parent's timer is stopped");
@@ -497,6 +631,33 @@ static void in_child(void *arg)
         SIM_CHECK(!hwt_timeout_cancel(life->timeout), "G12: a dead timer's timeout is cancelled");
     pool_trim();
     another_timer();
+}
+
+/* In the child of a task or hook, when the call that it returned to has been left. */
+static void after_callback(void)
+{
+    if (!oracle.destroyed)
+        SIM_CHECK(hwt_timer_destroy(oracle.timer) == 0, "G12: destroy fails in the child");
+    another_timer();
+}
+
+static void fork_here(const struct life *life)
+{
+    if (!sim_fork_here(after_callback))
+        return;
+    trace_say("the child, in a callback");
+    oracle.in_child = true;
+    SIM_CHECK(hwt_new_timeout(oracle.timer, nothing, NULL, 0, NULL) == -ECHILD,
+              "G12: the parent's timer takes a timeout");
+    SIM_CHECK(hwt_timer_stop(oracle.timer, NULL) == -ECHILD, "G12: the parent's timer is stopped");
+    if (holds(life))
+        SIM_CHECK(!hwt_timeout_cancel(life->timeout), "G12: the parent's timeout is cancelled");
+    another_timer();
+    if (sim_choose(EVENT_CHOICE, 1, 2) > 0) {
+        oracle.destroyed = true;
+        SIM_CHECK(hwt_timer_destroy(oracle.timer) == 0, "G12: destroy fails in a callback");
+        another_timer();
+    }
 }
 
 /* ---- producers ---- */
@@ -533,8 +694,12 @@ static bool needs_timer(const struct op *op)
     case OP_TAKE:
     case OP_GIVE:
     case OP_SHUFFLE:
-    case OP_OTHER_TIMER:
-    case OP_YIELD: return false;
+    case OP_YIELD:
+    case OP_BLOCKS:
+    case OP_ROUND:
+    case OP_MOVE_ROUND:
+    case OP_FORK:
+    case OP_OTHER_TIMER: return false;
     default: return true;
     }
 }
@@ -557,6 +722,31 @@ static void with_handle(struct life *life, const struct op *op)
     }
 }
 
+static void trim(void)
+{
+    call_begins(NULL, "trims, not", true);
+    oracle.trimming = oracle.calls == 1 ? oracle.begun : 0;
+    pool_trim();
+    call_ends(NULL);
+}
+
+static void cycle_blocks(unsigned count)
+{
+    hwt_timeout *block[LIVES_MOST];
+
+    call_begins(NULL, "takes blocks, not", true);
+    for (unsigned i = 0; i < count; i++) {
+        block[i] = pool_take();
+        SIM_CHECK(block[i], "no block of the pool");
+        sim_plain_write(&block[i]->task, sizeof block[i]->task);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        sim_plain_write(&block[i]->task, sizeof block[i]->task);
+        pool_give(block[i]);
+    }
+    call_ends(NULL);
+}
+
 static void do_op(unsigned producer, unsigned i)
 {
     const struct op *op = &oracle.program->op[producer][i];
@@ -576,7 +766,7 @@ static void do_op(unsigned producer, unsigned i)
     case OP_NEXT: next(); break;
     case OP_STOP: stop(); break;
     case OP_START: hwt_timer_start(oracle.timer); break;
-    case OP_TRIM: pool_trim(); break;
+    case OP_TRIM: trim(); break;
     case OP_ADVANCE: advance(); break;
     case OP_DESCRIPTOR:
         call_begins(NULL, "takes the descriptor, not of", true);
@@ -593,6 +783,9 @@ static void do_op(unsigned producer, unsigned i)
         pool_trim();
         break;
     case OP_YIELD: sim_yield((uintptr_t)do_op); break;
+    case OP_BLOCKS: cycle_blocks(op->delay + 1); break;
+    case OP_ROUND: do_round(); break;
+    case OP_MOVE_ROUND: move_round(HOUR / 2 - delays[op->delay]); break;
     case OP_NONE:
     case OP_COUNT: break;
     default: with_handle(target_of(producer, op), op); break;
@@ -679,15 +872,51 @@ static void settle(void)
     }
 }
 
+/* So that what is taken later comes from other slabs than the first. */
+static struct {
+    hwt_timeout *block[256];
+    unsigned count;
+} held;
+
+static void hold_blocks(unsigned count)
+{
+    for (held.count = 0; held.count < count; held.count++) {
+        held.block[held.count] = pool_take();
+        SIM_CHECK(held.block[held.count], "no block of the pool");
+    }
+}
+
+static void release_blocks(void)
+{
+    while (held.count > 0)
+        pool_give(held.block[--held.count]);
+}
+
+/* Each has what it reserves. */
+static void reserve_twice(const struct world *world)
+{
+    hwt_timer *timer;
+
+    SIM_CHECK(create(&timer, world, false) == 0, "create fails");
+    SIM_CHECK(slab_available() >= 2 * world->reserve, "C12: %zu blocks for two reserves of %zu",
+              slab_available(), world->reserve);
+    SIM_CHECK(hwt_timer_destroy(timer) == 0, "destroy fails");
+}
+
 static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
 {
     const struct world *world = oracle.world;
     const struct program *program = oracle.program;
 
     sim_calm++;
+    sim_one_cpu = world->one_cpu;
+    sim_pages_go = oracle_pages_go;
+    sim_all_wait = oracle_check_waits;
     SIM_CHECK(create(&oracle.timer, world, program->hashed) == 0, "create fails");
     if (!world->not_started)
         SIM_CHECK(hwt_timer_start(oracle.timer) == 0, "start fails");
+    if (world->reserve && program->second_timer)
+        reserve_twice(world);
     oracle.created = true;
     sim_forbidden_lock = world->not_started ? NULL : &oracle.timer->mutex;
     take_blocks(0, world->blocks);
@@ -697,6 +926,12 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
     for (unsigned i = 0; i < program->shared; i++)
         schedule(program->shared_conduct[i], delays[program->shared_delay[i]], true, false,
                  world->hooks && i == 0);
+    for (unsigned i = 0; i < world->crowd; i++)
+        schedule(world->crowd_is_due ? IS_SLOW : DOES_NOTHING,
+                 world->crowd_is_due ? i / 3 * 2 : HOUR, false, false, false);
+    hold_blocks(world->held_blocks);
+    if (world->blocks_free)
+        release_blocks();
     for (unsigned i = 0; i < program->producers; i++) {
         producers[i] = sim_start(producer_main, (void *)(uintptr_t)i);
         share_with(producers[i]);
@@ -708,11 +943,11 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
         oracle.sleeper = &sim_threads[others[(*other_count)++]];
     }
     sim_calm--;
-    sim_fail_one_in = world->faults ? 12 : world->executor ? 0 : 40;
-    if (!world->faults)
-        sim_fail_one_in = 0;
-    sim_time_one_in = 40;
+    sim_fail_one_in = world->faults ? 12 : 0;
+    sim_interrupt_one_in = 30;
+    sim_time_one_in = world->quick ? 2000 : 40;
     sim_time_step = TICK;
+    sim_clock_jumps = world->weight[OP_PERIODIC] == 0; /* thousands of runs to catch up on */
 }
 
 /* What goes on with the shell of a timer that is no more (C10). */
@@ -735,6 +970,14 @@ static void second_timer(void)
     SIM_CHECK(hwt_timer_destroy(timer) == 0, "destroy fails");
 }
 
+static void end_others(const unsigned *others, unsigned count)
+{
+    oracle.quit = queue.quit = true;
+    sim_wake((uintptr_t)queue.lock, true);
+    for (unsigned i = 0; i < count; i++)
+        sim_join(others[i]);
+}
+
 void world_main(void *arg)
 {
     const struct run *run = arg;
@@ -745,8 +988,11 @@ void world_main(void *arg)
     memset(own_life, 0, sizeof own_life);
     memset(taken, 0, sizeof taken);
     memset(&queue, 0, sizeof queue);
+    round_handle = NULL;
     queue.lock = memory_take(64, 64);
     begin(producers, others, &other_count);
+    if (run->world->hasty && !run->world->handlers && run->program->second_timer)
+        stop();
     for (unsigned i = 0; i < run->program->producers; i++) {
         if (!is_handler(i))
             sim_join(producers[i]);
@@ -755,23 +1001,26 @@ void world_main(void *arg)
         settle();
     sim_fail_one_in = 0;
     stop();
-    oracle.quit = queue.quit = true;
-    sim_wake((uintptr_t)queue.lock, true);
-    while (other_count > run->world->executor_threads)
+    while (other_count > run->world->executor_threads) /* the loop; jobs outlive the timer */
         sim_join(others[--other_count]);
     oracle_check_stopped();
+    SIM_CHECK(oracle.fd < 0 || !sim_is_readable(oracle.fd), "C11: readable after the stop");
     call_begins(NULL, "destroys, not", true);
+    oracle.destroyed = true;
     SIM_CHECK(hwt_timer_destroy(oracle.timer) == 0, "destroy fails");
     call_ends(NULL);
-    oracle.destroyed = true;
-    while (other_count > 0) /* jobs outlive the timer */
-        sim_join(others[--other_count]);
-    if (run->program->second_timer)
+    if (!run->world->late_jobs)
+        end_others(others, other_count);
+    for (unsigned i = 0; i < (run->program->second_timer ? 1 + run->world->handlers : 0); i++)
         second_timer();
     for (unsigned i = 0; i < run->program->producers; i++) {
         if (is_handler(i))
             sim_join(producers[i]);
     }
+    if (run->world->late_jobs)
+        end_others(others, other_count);
+    release_blocks();
+    hwt_timeout_unref(round_handle);
     drop_all();
     oracle_check_end();
 }

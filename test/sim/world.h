@@ -38,6 +38,9 @@ enum op_code {
     OP_GIVE,        /* ... and back */
     OP_SHUFFLE,     /* takes some, gives them back in another order, and trims */
     OP_YIELD,
+    OP_BLOCKS,     /* takes some of the pool, and gives them back */
+    OP_ROUND,      /* another timer again, with a handle that others move ... */
+    OP_MOVE_ROUND, /* ... also when it is no more */
     OP_COUNT,
 };
 
@@ -74,6 +77,9 @@ enum conduct {
     CANCELS_ITSELF,
     ENDS_THREAD, /* only where the world allows it */
     DAWDLES,     /* takes steps, but no time */
+    FORKS,       /* and the child returns from it, as from its hook */
+    REARMS_AND_ASKS,
+    HOOK_ENDS_THREAD, /* only where the world allows it */
     CONDUCT_COUNT,
 };
 
@@ -94,13 +100,22 @@ struct world {
     unsigned executor_threads;
     uint64_t max_pending;
     size_t reserve;
-    bool hooks;        /* timeouts have one */
-    bool faults;       /* the system's calls fail now and then */
-    bool ends_threads; /* tasks may end their thread */
-    bool not_started;  /* the first submission starts it */
-    bool small;        /* small enough for exhaustive search */
-    bool hurries;      /* the stop comes as soon as it may */
-    unsigned blocks;   /* free in the pool from the beginning, about */
+    unsigned crowd;       /* so many timeouts are in one lane from the beginning ... */
+    bool crowd_is_due;    /* ... and to be run, each for a while */
+    unsigned held_blocks; /* so many of the pool's are taken from the beginning ... */
+    bool blocks_free;     /* ... and given back at once */
+    bool one_cpu;         /* all are on it */
+    bool hasty;           /* stopped as soon as the producers are done, or at once */
+    bool quick;           /* time hardly passes but in naps */
+    bool callers_clock;   /* which jumps ahead, and back */
+    bool late_jobs;       /* the executor's threads may end theirs after destroy */
+    bool hooks;           /* timeouts have one */
+    bool faults;          /* the system's calls fail now and then */
+    bool ends_threads;    /* tasks may end their thread */
+    bool not_started;     /* the first submission starts it */
+    bool small;           /* small enough for exhaustive search */
+    bool hurries;         /* the stop comes as soon as it may */
+    unsigned blocks;      /* free in the pool from the beginning, about */
     uint8_t weight[OP_COUNT];
     uint8_t conduct_weight[CONDUCT_COUNT];
     uint32_t delays;        /* which delays it uses: bits */
