@@ -434,7 +434,7 @@ bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
 
     if (!timer->execute)
         store_relaxed(&timeout->run, RUN_ON); /* before the claim shows (timeout_await_run) */
-    switch (timeout_claim(timeout, timer->worker.pass_limit, claimed)) {
+    switch (timeout_claim(timeout, timer_pass_limit(timer), claimed)) {
     case CLAIM_WON:
         if (timer->execute)
             dispatch(timer, timeout);

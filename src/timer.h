@@ -176,4 +176,15 @@ static inline uint64_t timer_now(const hwt_timer *timer)
     return clock_now(&timer->clock);
 }
 
+/*
+ * Up to when the pass that is on may run: its beginning, or earlier if a caller's clock has gone
+ * back since (G1).
+ */
+static inline uint64_t timer_pass_limit(const hwt_timer *timer)
+{
+    const struct worker *w = &timer->worker;
+
+    return unlikely(timer->clock.now != NULL) ? min_u64(w->pass_limit, w->now) : w->pass_limit;
+}
+
 #endif

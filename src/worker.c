@@ -18,16 +18,11 @@ HOT bool must_leave(const hwt_timer *timer)
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
 }
 
-/*
- * Up to when this pass may run: its beginning, or earlier if a caller's clock has gone back (G1).
- * Reads the clock, if that is to be done for each task.
- */
+/* Reads the clock, if that is to be done for each task. */
 HOT uint64_t pass_limit(hwt_timer *timer)
 {
-    struct worker *w = &timer->worker;
-
     run_refresh_now(timer);
-    return unlikely(timer->clock.now != NULL) ? min_u64(w->pass_limit, w->now) : w->pass_limit;
+    return timer_pass_limit(timer);
 }
 
 /* Runs a hand of what is due. False: nothing was. */

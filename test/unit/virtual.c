@@ -198,6 +198,52 @@ WHEEL_TEST(virtual, a_clock_that_steps_back)
     rig_close(&r);
 }
 
+struct fickle {
+    unsigned readings, turns_after; /* so many of which say 5 s, and all later ones 1 s */
+    uint64_t last;
+    unsigned runs, early;
+};
+
+static uint64_t fickle_now(void *clock)
+{
+    struct fickle *f = clock;
+    f->last = f->readings++ < f->turns_after ? HWT_SEC(5) : HWT_SEC(1);
+    return f->last;
+}
+
+static void compare_with_last(hwt_timeout *timeout, void *clock)
+{
+    struct fickle *f = clock;
+    f->runs++;
+    f->early += hwt_timeout_deadline(timeout) > f->last;
+}
+
+/* At whatever reading within an advance it goes back: what it said last decides (G1, G2). */
+WHEEL_TEST(virtual, a_clock_that_steps_back_within_an_advance)
+{
+    for (unsigned turns = 0; turns < 12; turns++) {
+        struct fickle f = {0};
+        rig r;
+
+        rig_prepare(&r, wheel, 0);
+        r.config.now = fickle_now;
+        r.config.clock = &f;
+        cr_assert_eq(rig_open(&r), 0);
+        for (uint64_t i = 1; i <= 4; i++)
+            cr_assert_eq(
+                hwt_new_timeout_at(r.timer, compare_with_last, &f, HWT_SEC(1) + i, NULL), 0);
+        f.readings = 0;
+        f.turns_after = turns;
+        cr_assert_geq(hwt_timer_advance(r.timer), 0);
+        cr_assert_eq(f.early, 0, "%u early, the clock went back after %u readings", f.early, turns);
+        f.readings = 0;
+        f.turns_after = UINT32_MAX;
+        cr_assert_geq(hwt_timer_advance(r.timer), 0);
+        cr_assert_eq(f.runs, 4);
+        rig_close(&r);
+    }
+}
+
 /* ---- order ---- */
 
 #define ORDERED 3000
