@@ -374,9 +374,8 @@ static const uint16_t time_parts[] = {1, 8, 16, 24, 64, 200, 40000};
 
 static void let_time_pass(void)
 {
-    unsigned which =
-        sim_choose(EVENT_TIME, sizeof time_parts / sizeof time_parts[0] - !sim_clock_jumps,
-                   sim_time_one_in);
+    unsigned which = sim_choose(
+        EVENT_TIME, sizeof time_parts / sizeof time_parts[0] - !sim_clock_jumps, sim_time_one_in);
 
     if (which > 0) {
         sim_now += sim_time_step * time_parts[which - 1] / 16 + 1;

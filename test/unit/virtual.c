@@ -230,8 +230,8 @@ WHEEL_TEST(virtual, a_clock_that_steps_back_within_an_advance)
         r.config.clock = &f;
         cr_assert_eq(rig_open(&r), 0);
         for (uint64_t i = 1; i <= 4; i++)
-            cr_assert_eq(
-                hwt_new_timeout_at(r.timer, compare_with_last, &f, HWT_SEC(1) + i, NULL), 0);
+            cr_assert_eq(hwt_new_timeout_at(r.timer, compare_with_last, &f, HWT_SEC(1) + i, NULL),
+                         0);
         f.readings = 0;
         f.turns_after = turns;
         cr_assert_geq(hwt_timer_advance(r.timer), 0);
