@@ -486,8 +486,7 @@ static bool needs_timer(const struct op *op)
     case OP_LOOK:
     case OP_SLEEP:
     case OP_TRIM:
-    case OP_OTHER_TIMER:
-    case OP_YIELD: return false;
+    case OP_OTHER_TIMER: return false;
     default: return true;
     }
 }
@@ -510,6 +509,17 @@ static void with_handle(struct life *life, const struct op *op)
     }
 }
 
+/* The worker, perhaps; no time passes for that. */
+static void let_others(void)
+{
+    for (unsigned i = 0; i < sim_thread_count; i++) {
+        if (sim_threads[i].state == READY && &sim_threads[i] != sim_current) {
+            sim_yield((uintptr_t)let_others);
+            return;
+        }
+    }
+}
+
 static void do_op(unsigned producer, unsigned i)
 {
     const struct op *op = &oracle.program->op[producer][i];
@@ -526,7 +536,11 @@ static void do_op(unsigned producer, unsigned i)
         break;
     case OP_SLEEP: sim_sleep(op->delay < 7 ? delays[op->delay] + 1 : 20 * TICK); break;
     case OP_PENDING: check_pending(); break;
-    case OP_NEXT: next(); break;
+    case OP_NEXT:
+        if (op->delay & 1)
+            let_others();
+        next();
+        break;
     case OP_STOP: stop(); break;
     case OP_START: hwt_timer_start(oracle.timer); break;
     case OP_TRIM: pool_trim(); break;
@@ -534,7 +548,6 @@ static void do_op(unsigned producer, unsigned i)
     case OP_DESCRIPTOR: hwt_timer_fd(oracle.timer); break;
     case OP_FORK: sim_fork(in_child, NULL); break;
     case OP_OTHER_TIMER: another_timer(); break;
-    case OP_YIELD: sim_yield((uintptr_t)do_op); break;
     case OP_NONE:
     case OP_COUNT: break;
     default: with_handle(target_of(producer, op), op); break;

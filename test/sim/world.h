@@ -34,7 +34,6 @@ enum op_code {
     OP_DESCRIPTOR,
     OP_FORK,
     OP_OTHER_TIMER, /* create one, use it, destroy it */
-    OP_YIELD,
     OP_COUNT,
 };
 
@@ -95,6 +94,7 @@ struct world {
     bool ends_threads; /* tasks may end their thread */
     bool not_started;  /* the first submission starts it */
     bool small;        /* small enough for exhaustive search */
+    bool brief;        /* what comes after the calls is left out, where it can be */
     uint8_t weight[OP_COUNT];
     uint8_t conduct_weight[CONDUCT_COUNT];
     uint32_t delays;        /* which delays it uses: bits */
