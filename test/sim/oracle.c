@@ -544,7 +544,7 @@ void oracle_hook(struct life *life, hwt_timeout *timeout)
 /* ---- the next deadline ---- */
 
 /*
- * Two gaps of the source: an exact answer leaves out what is NUDGED and not queued yet, and one who
+ * Two gaps of the source: an exact answer leaves out what is NUDGED and not queued yet; and who
  * moves later what the worker has just taken in, and not filed, tells nobody. 1: they are closed.
  */
 #define C15_WHILE_MOVED 0
@@ -557,14 +557,15 @@ static bool next_time(const struct life *life, uint64_t *deadline)
     if (!word_of(life, &word))
         return due_time(life, deadline);
     *deadline = word_deadline(word);
+    if (*deadline >= DEADLINE_NEVER)
+        return false;
     if (life->running)
         return life->rearmed && word_code(word) == WORD_REARMED;
     /* Others may be moving it: then it is what the last one who has returned made it. */
-    if (life->in_flight && C15_WHILE_MOVED)
-        return oracle_is_pending(life) && life->told == *deadline;
     if (life->in_flight)
-        return oracle.world->drive != HWT_DRIVE_CALLER && oracle_is_pending(life) &&
-               word_code(word) == WORD_NUDGED && life->told == *deadline;
+        return oracle_is_pending(life) && life->told == *deadline &&
+               (C15_WHILE_MOVED ||
+                (oracle.world->drive != HWT_DRIVE_CALLER && word_code(word) == WORD_NUDGED));
     return due_time(life, deadline);
 }
 

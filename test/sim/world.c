@@ -241,7 +241,7 @@ static int advance(void)
         oracle_pass_begins();
     ran = hwt_timer_advance(oracle.timer);
     if (ran != -EBUSY)
-        oracle_pass_ends(ran >= 0 && others == 0);
+        oracle_pass_ends(ran >= 0 && others == 0 && oracle.advances_begun == begun);
     oracle.advances--;
     oracle.advance_of[sim_current->index] = 0;
     SIM_CHECK(ran != -EBUSY || others || oracle.advances_begun != begun,
@@ -403,6 +403,7 @@ static void hook(hwt_timeout *timeout, void *arg)
         fork_here(life);
     if (life->conduct == HOOK_ENDS_THREAD && !oracle.lost && oracle.sleeper == sim_current) {
         oracle.lost = true;
+        sim_forbidden_lock = NULL;
         sim_pthread_exit(NULL);
     }
 }
@@ -694,7 +695,6 @@ static bool needs_timer(const struct op *op)
     case OP_TAKE:
     case OP_GIVE:
     case OP_SHUFFLE:
-    case OP_YIELD:
     case OP_BLOCKS:
     case OP_ROUND:
     case OP_MOVE_ROUND:
@@ -747,6 +747,17 @@ static void cycle_blocks(unsigned count)
     call_ends(NULL);
 }
 
+/* The worker, perhaps; no time passes for that. */
+static void let_others(void)
+{
+    for (unsigned i = 0; i < sim_thread_count; i++) {
+        if (sim_threads[i].state == READY && &sim_threads[i] != sim_current) {
+            sim_yield((uintptr_t)let_others);
+            return;
+        }
+    }
+}
+
 static void do_op(unsigned producer, unsigned i)
 {
     const struct op *op = &oracle.program->op[producer][i];
@@ -763,7 +774,11 @@ static void do_op(unsigned producer, unsigned i)
         break;
     case OP_SLEEP: sim_sleep(op->delay < 7 ? delays[op->delay] + 1 : 20 * TICK); break;
     case OP_PENDING: check_pending(); break;
-    case OP_NEXT: next(); break;
+    case OP_NEXT:
+        if (op->delay & 1)
+            let_others();
+        next();
+        break;
     case OP_STOP: stop(); break;
     case OP_START: hwt_timer_start(oracle.timer); break;
     case OP_TRIM: trim(); break;
@@ -782,7 +797,6 @@ static void do_op(unsigned producer, unsigned i)
         give_blocks(producer, op->delay % 4u + 1, op->target);
         pool_trim();
         break;
-    case OP_YIELD: sim_yield((uintptr_t)do_op); break;
     case OP_BLOCKS: cycle_blocks(op->delay + 1); break;
     case OP_ROUND: do_round(); break;
     case OP_MOVE_ROUND: move_round(HOUR / 2 - delays[op->delay]); break;

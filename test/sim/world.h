@@ -37,10 +37,9 @@ enum op_code {
     OP_TAKE,        /* so many blocks from the pool, beside all timers ... */
     OP_GIVE,        /* ... and back */
     OP_SHUFFLE,     /* takes some, gives them back in another order, and trims */
-    OP_YIELD,
-    OP_BLOCKS,     /* takes some of the pool, and gives them back */
-    OP_ROUND,      /* another timer again, with a handle that others move ... */
-    OP_MOVE_ROUND, /* ... also when it is no more */
+    OP_BLOCKS,      /* takes some of the pool, and gives them back */
+    OP_ROUND,       /* another timer again, with a handle that others move ... */
+    OP_MOVE_ROUND,  /* ... also when it is no more */
     OP_COUNT,
 };
 
@@ -116,6 +115,7 @@ struct world {
     bool small;           /* small enough for exhaustive search */
     bool hurries;         /* the stop comes as soon as it may */
     unsigned blocks;      /* free in the pool from the beginning, about */
+    bool brief;           /* what comes after the calls is left out, where it can be */
     uint8_t weight[OP_COUNT];
     uint8_t conduct_weight[CONDUCT_COUNT];
     uint32_t delays;        /* which delays it uses: bits */

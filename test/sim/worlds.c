@@ -480,7 +480,9 @@ const struct world worlds[] = {
         .ops = 2,
         .shared = 2,
         .boottime = true,
-        .delays = 0xf0,
+        .brief = true,
+        .delays = 0x70,
+        .shared_delays = 0x180,
         .weight = {[OP_SCHEDULE] = 1, [OP_MOVE] = 6},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
@@ -490,7 +492,9 @@ const struct world worlds[] = {
         .producers = 3,
         .ops = 2,
         .shared = 2,
-        .delays = 0xf0,
+        .brief = true,
+        .delays = 0x70,
+        .shared_delays = 0x180,
         .weight = {[OP_MOVE] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
@@ -498,11 +502,12 @@ const struct world worlds[] = {
         .name = "next",
         .shows = "C15",
         .producers = 3,
-        .ops = 4,
+        .ops = 3,
         .shared = 1,
+        .brief = true,
         .delays = 0xc0,
         .shared_delays = 0x100,
-        .weight = {[OP_NEXT] = 5, [OP_MOVE] = 5, [OP_YIELD] = 2},
+        .weight = {[OP_NEXT] = 1, [OP_MOVE] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
     {
@@ -513,6 +518,7 @@ const struct world worlds[] = {
         .shared = 2,
         .executor = EXECUTOR_QUEUES,
         .executor_threads = 1,
+        .brief = true,
         .delays = 0x1e,
         .weight = {[OP_NEXT] = 6, [OP_MOVE] = 2, [OP_SLEEP] = 2, [OP_SCHEDULE] = 1},
         .conduct_weight = {[REARMS_NOW] = 1, [REARMS_LATER] = 3, [REARMS_ONCE_AND_IS_SLOW] = 3},
@@ -882,6 +888,8 @@ void program_make(struct program *program, const struct world *world, uint64_t s
     program->settles = rng_below(&rng, 4) > 0 && !world->hurries && !world->hasty;
     program->hands_back = rng_below(&rng, 2);
     program->second_timer = rng_below(&rng, 2);
+    if (world->brief)
+        program->settles = program->second_timer = false;
     for (unsigned i = 0; i < program->shared; i++) {
         program->shared_delay[i] =
             pick_delay(&rng, world->shared_delays ? world->shared_delays : world->delays);
@@ -924,7 +932,6 @@ static const char *const op_names[OP_COUNT] = {"nothing",
                                                "take blocks",
                                                "give blocks",
                                                "shuffle blocks",
-                                               "yield",
                                                "a round of another timer",
                                                "move what that has"};
 static const char *const conduct_names[CONDUCT_COUNT] = {"",
