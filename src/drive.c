@@ -137,9 +137,12 @@ static uint64_t estimate(const hwt_timer *timer)
 static uint64_t look_ahead(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
-    uint64_t earliest = file_rearmed_earliest(timer); /* first: then its notice is found (C15) */
+    bool promised = load_seq(&timer->guests) > 0;     /* a nudge that may not be queued yet (C15) */
+    uint64_t earliest = file_rearmed_earliest(timer); /* first: then its notice is found */
 
     intake(timer, DEADLINE_NEVER);
+    if (unlikely(promised)) /* another mover may rely on it: the bound speaks for both */
+        earliest = min_u64(earliest, load_relaxed(&w->next_deadline));
     earliest = min_u64(earliest, wheel_earliest_exact(w->wheel));
     earliest = min_u64(earliest, file_later_earliest(timer));
     earliest = min_u64(earliest, run_next_of_current(timer));

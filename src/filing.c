@@ -45,6 +45,34 @@ void file_reclaim_all(hwt_timer *timer)
         reclaim_or_bury(timer, timeout);
 }
 
+/* ---- the bound that others read ---- */
+
+/*
+ * A mover who is half-way (a guest), or whose nudge lies on a lane that the worker has already
+ * looked at, may have been relied on by another who moved the same timeout and has returned: his
+ * deadline has been taken from the lane that he told it to, and is known to the bound alone (C15).
+ * Guests first: who signs out has queued his nudge.
+ */
+static bool more_is_promised(const hwt_timer *timer)
+{
+    if (load_seq(&timer->guests) > 0)
+        return true;
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        if (lane_has_notices(&timer->lanes.lane[i]))
+            return true;
+    }
+    return false;
+}
+
+void file_raise_bound(hwt_timer *timer, uint64_t deadline)
+{
+    struct worker *worker = &timer->worker;
+    uint64_t bound = load_relaxed(&worker->next_deadline);
+
+    if (deadline < bound || (deadline > bound && !more_is_promised(timer)))
+        store_seq(&worker->next_deadline, deadline);
+}
+
 /* ---- into the wheel, or aside ---- */
 
 static void lower_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)

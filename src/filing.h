@@ -52,16 +52,7 @@ static inline void file_lower_bound(struct worker *worker, uint64_t deadline)
         store_seq(&worker->next_deadline, deadline); /* before it leaves its lane (drive.c) */
 }
 
-/*
- * All that the worker knows is at this or later; but somebody who is half-way through moving one
- * earlier may have it from him that another's move is taken care of: then the bound stays.
- */
-static inline void file_raise_bound(hwt_timer *timer, uint64_t deadline)
-{
-    struct worker *worker = &timer->worker;
-
-    if (deadline < load_relaxed(&worker->next_deadline) || load_seq(&timer->guests) == 0)
-        store_seq(&worker->next_deadline, deadline);
-}
+/* All that the worker knows is at this or later: the bound goes up, unless more is promised. */
+void file_raise_bound(hwt_timer *timer, uint64_t deadline);
 
 #endif

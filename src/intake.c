@@ -23,6 +23,19 @@ static void meet_all(void *context, hwt_timeout **found, unsigned count)
         meet(timer, found[i]);
 }
 
+/* False: it was cancelled meanwhile. Its deadline is told first (C15). */
+static bool take_nudge(hwt_timer *timer, hwt_timeout *timeout)
+{
+    uint64_t word = load_acquire(&timeout->word);
+
+    while (word_code(word) == WORD_NUDGED) {
+        file_lower_bound(&timer->worker, word_deadline(word));
+        if (timeout_take_nudge(timeout, &word))
+            return true;
+    }
+    return false;
+}
+
 /*
  * A notice has arrived: of a cancellation, of a deadline moved earlier, or of a run that is over
  * on the executor. It is the only one for this timeout, so nobody else will file or bury it.
@@ -32,7 +45,7 @@ static void receive(hwt_timer *timer, hwt_timeout *timeout)
     /* Not withdrawn by a canceller: that is what the notice or nudge excludes. */
     bool in_spill = timeout->place == PLACE_UNMET && !lane_take_back(&timer->lanes, timeout);
 
-    if (timeout_take_nudge(timeout)) {
+    if (take_nudge(timer, timeout)) {
         if (!in_spill)
             file_nudged(timer, timeout);
     } else if (in_spill) {

@@ -229,9 +229,14 @@ void lane_tell_moved(struct lane *lane, uint64_t deadline)
 
 /* ---- the worker's side ---- */
 
+bool lane_has_notices(const struct lane *lane)
+{
+    return ck_pr_load_ptr(&lane->notices.head) != NULL;
+}
+
 bool lane_has_mail(const struct lane *lane)
 {
-    return ck_pr_load_ptr(&lane->notices.head) != NULL || ck_pr_load_ptr(&lane->spill.head) != NULL;
+    return lane_has_notices(lane) || ck_pr_load_ptr(&lane->spill.head) != NULL;
 }
 
 hwt_timeout *lane_take_notices(struct lane *lane)

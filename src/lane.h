@@ -176,7 +176,8 @@ void lane_tell_moved(struct lane *lane, uint64_t deadline);
  */
 typedef void lane_take(void *context, hwt_timeout **found, unsigned count);
 
-bool lane_has_mail(const struct lane *lane);       /* notices or spill */
+bool lane_has_mail(const struct lane *lane); /* notices or spill */
+bool lane_has_notices(const struct lane *lane);
 hwt_timeout *lane_take_notices(struct lane *lane); /* a chain by `link` */
 hwt_timeout *lane_take_spill(struct lane *lane);   /* a chain by `spilled` */
 hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);

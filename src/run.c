@@ -182,6 +182,8 @@ HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
     uint64_t next = next_run(timer, timeout);
 
     hwt_assert(!bucket_holds(timeout)); /* in the worker's hand */
+    if (next < DEADLINE_NEVER) /* from then on it may be moved later by who tells nobody (C15) */
+        file_lower_bound(&timer->worker, next);
     switch (timeout_finish(timeout, next, WORD_PENDING)) {
     case FINISH_EXPIRED:
         timeout_run_over(timeout);

@@ -31,15 +31,10 @@ enum cancel_win timeout_cancel(hwt_timeout *timeout)
     }
 }
 
-bool timeout_take_nudge(hwt_timeout *timeout)
+bool timeout_take_nudge(hwt_timeout *timeout, uint64_t *word)
 {
-    uint64_t word = load_acquire(&timeout->word);
-
-    while (word_code(word) == WORD_NUDGED) {
-        if (word_change(timeout, &word, word_deadline(word), WORD_PENDING))
-            return true;
-    }
-    return false;
+    return word_code(*word) == WORD_NUDGED &&
+           word_change(timeout, word, word_deadline(*word), WORD_PENDING);
 }
 
 bool timeout_reclaim(hwt_timeout *timeout)

@@ -314,8 +314,11 @@ static inline enum claim timeout_claim(hwt_timeout *timeout, uint64_t now, enum 
             return CLAIM_WON;
     }
 }
-/* Takes a nudge in. False: it was cancelled meanwhile. */
-bool timeout_take_nudge(hwt_timeout *timeout);
+/*
+ * Takes a nudge in, if its word still is *word; otherwise that is what it is now: it may have been
+ * moved once more, or cancelled. From then on it may be moved later by who tells nobody (C15).
+ */
+bool timeout_take_nudge(hwt_timeout *timeout, uint64_t *word);
 /* Ends it for stop. False: somebody else ended it, or its notice or nudge must arrive first. */
 bool timeout_reclaim(hwt_timeout *timeout);
 

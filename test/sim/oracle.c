@@ -543,12 +543,6 @@ void oracle_hook(struct life *life, hwt_timeout *timeout)
 
 /* ---- the next deadline ---- */
 
-/*
- * Two gaps of the source: an exact answer leaves out what is NUDGED and not queued yet; and who
- * moves later what the worker has just taken in, and not filed, tells nobody. 1: they are closed.
- */
-#define C15_WHILE_MOVED 0
-
 /* The same for what is asked; also of a run that is on, when it has been re-armed. */
 static bool next_time(const struct life *life, uint64_t *deadline)
 {
@@ -563,9 +557,7 @@ static bool next_time(const struct life *life, uint64_t *deadline)
         return life->rearmed && word_code(word) == WORD_REARMED;
     /* Others may be moving it: then it is what the last one who has returned made it. */
     if (life->in_flight)
-        return oracle_is_pending(life) && life->told == *deadline &&
-               (C15_WHILE_MOVED ||
-                (oracle.world->drive != HWT_DRIVE_CALLER && word_code(word) == WORD_NUDGED));
+        return oracle_is_pending(life) && life->told == *deadline;
     return due_time(life, deadline);
 }
 

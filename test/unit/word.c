@@ -187,7 +187,9 @@ Test(word, claim)
 
 static int take_nudge(hwt_timeout *timeout)
 {
-    return timeout_take_nudge(timeout);
+    uint64_t word = load_acquire(&timeout->word);
+
+    return timeout_take_nudge(timeout, &word);
 }
 
 static int reclaim(hwt_timeout *timeout)
