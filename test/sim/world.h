@@ -98,7 +98,7 @@ struct world {
     bool ends_threads; /* tasks may end their thread */
     bool not_started;  /* the first submission starts it */
     bool small;        /* small enough for exhaustive search */
-    bool hurries;      /* the stop comes as soon as it may */
+    bool hurries;      /* all its producers at once, and stop as soon as it may */
     unsigned blocks;   /* free in the pool from the beginning, about */
     uint8_t weight[OP_COUNT];
     uint8_t conduct_weight[CONDUCT_COUNT];

@@ -388,7 +388,7 @@ const struct world worlds[] = {
         .name = "blocks",
         .shows = "C9 C12",
         .producers = 3,
-        .ops = 6,
+        .ops = 10,
         .delays = 0xf,
         .hurries = true,
         .blocks = 9,
@@ -403,7 +403,7 @@ const struct world worlds[] = {
         .shared = 4,
         .delays = 0x300,
         .hurries = true,
-        .weight = {[OP_SCHEDULE] = 8, [OP_FORGET] = 3, [OP_STOP] = 2, [OP_CANCEL] = 2},
+        .weight = {[OP_SCHEDULE] = 9, [OP_FORGET] = 4, [OP_STOP] = 3, [OP_CANCEL] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
     {
@@ -447,7 +447,7 @@ const struct world worlds[] = {
         .drive = HWT_DRIVE_CALLER,
         .delays = 0x107,
         .hurries = true,
-        .weight = {[OP_ADVANCE] = 3, [OP_STOP] = 3, [OP_SCHEDULE] = 2, [OP_FORGET] = 2},
+        .weight = {[OP_ADVANCE] = 2, [OP_STOP] = 2, [OP_SCHEDULE] = 2, [OP_FORGET] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
     {
@@ -498,7 +498,7 @@ void program_make(struct program *program, const struct world *world, uint64_t s
 
     memset(program, 0, sizeof *program);
     program->producers = small ? 2 : 1 + rng_below(&rng, world->producers);
-    if (program->producers < world->handlers + 1 && !small)
+    if ((program->producers < world->handlers + 1 || world->hurries) && !small)
         program->producers = world->producers;
     program->ops = small ? 1 + rng_below(&rng, 2) : 1 + rng_below(&rng, world->ops);
     program->shared = small && world->shared ? 1 : world->shared;
