@@ -10,7 +10,7 @@
 #define LOOK_EVERY       4u
 #define SAMPLES          4u
 #define SAMPLES_TAKEN    3u
-#define NOTICES_PER_WAKE 4u
+#define NOTICES_PER_WAKE 2u
 
 #define SLAB_BATCH      2
 #define SLAB_BLOCKS     8

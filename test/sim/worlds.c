@@ -462,6 +462,19 @@ const struct world worlds[] = {
         .weight = {[OP_TAKE] = 1, [OP_SHUFFLE] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "wakers",
+        .shows = "C6 G6 G9",
+        .producers = 3,
+        .handlers = 2,
+        .ops = 4,
+        .shared = 4,
+        .boottime = true,
+        .delays = 0x188,
+        .hurries = true,
+        .weight = {[OP_CANCEL] = 5, [OP_MOVE] = 4},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
