@@ -475,6 +475,17 @@ const struct world worlds[] = {
         .weight = {[OP_CANCEL] = 5, [OP_MOVE] = 4},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "moved",
+        .shows = "C15",
+        .producers = 3,
+        .ops = 3,
+        .shared = 1,
+        .delays = 0xf8,
+        .hurries = true,
+        .weight = {[OP_MOVE] = 2, [OP_NEXT] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
