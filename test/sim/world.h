@@ -113,7 +113,7 @@ struct world {
     bool ends_threads;    /* tasks may end their thread */
     bool not_started;     /* the first submission starts it */
     bool small;           /* small enough for exhaustive search */
-    bool hurries;         /* the stop comes as soon as it may */
+    bool hurries;         /* all its producers at once, and stop as soon as it may */
     unsigned blocks;      /* free in the pool from the beginning, about */
     bool brief;           /* what comes after the calls is left out, where it can be */
     uint8_t weight[OP_COUNT];

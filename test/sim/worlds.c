@@ -844,6 +844,30 @@ const struct world worlds[] = {
         .weight = {[OP_ROUND] = 4, [OP_MOVE_ROUND] = 8, [OP_FORK] = 2},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "wakers",
+        .shows = "C6 G6 G9",
+        .producers = 3,
+        .handlers = 2,
+        .ops = 4,
+        .shared = 4,
+        .boottime = true,
+        .delays = 0x188,
+        .hurries = true,
+        .weight = {[OP_CANCEL] = 5, [OP_MOVE] = 4},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "moved",
+        .shows = "C15",
+        .producers = 3,
+        .ops = 3,
+        .shared = 1,
+        .delays = 0xf8,
+        .hurries = true,
+        .weight = {[OP_MOVE] = 2, [OP_NEXT] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
@@ -880,7 +904,7 @@ void program_make(struct program *program, const struct world *world, uint64_t s
 
     memset(program, 0, sizeof *program);
     program->producers = small ? 2 : 1 + rng_below(&rng, world->producers);
-    if ((program->producers < world->handlers + 1 || world->hasty) && !small)
+    if ((program->producers < world->handlers + 1 || world->hasty || world->hurries) && !small)
         program->producers = world->producers;
     program->ops = small ? 1 + rng_below(&rng, 2) : 1 + rng_below(&rng, world->ops);
     program->shared = small && world->shared ? 1 : world->shared;
