@@ -453,6 +453,13 @@ static void hold_back(struct sim_thread *thread)
 {
     uint32_t most = sim_history->expected * 2 >> rng_below(&chance, 6);
 
+    if (rng_below(&chance, 3) == 0) { /* anywhere, and for long */
+        thread->suspend_at = thread->step + rng_below(&chance, 8u << rng_below(&chance, 10));
+        thread->suspend_at_write = 0;
+        thread->suspend_after_change = false;
+        thread->suspend_for = rng_below(&chance, 3) ? 1 + rng_below(&chance, 2000) : UINT32_MAX;
+        return;
+    }
     thread->suspend_at = thread->step + rng_below(&chance, most + 10);
     thread->suspend_at_write =
         rng_below(&chance, 2) ? thread->writes + 1 + rng_below(&chance, most / 32 + 4) : 0;

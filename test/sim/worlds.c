@@ -868,6 +868,32 @@ const struct world worlds[] = {
         .weight = {[OP_MOVE] = 2, [OP_NEXT] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "told",
+        .shows = "C15",
+        .producers = 2,
+        .ops = 3,
+        .shared = 1,
+        .hurries = true,
+        .brief = true,
+        .delays = 0xc0,
+        .shared_delays = 0x100,
+        .weight = {[OP_NEXT] = 2, [OP_MOVE] = 3},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "nextdrive",
+        .shows = "C15",
+        .producers = 3,
+        .ops = 3,
+        .shared = 1,
+        .drive = HWT_DRIVE_CALLER,
+        .brief = true,
+        .delays = 0xc0,
+        .shared_delays = 0x100,
+        .weight = {[OP_NEXT] = 3, [OP_MOVE] = 5, [OP_ADVANCE] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
