@@ -226,7 +226,7 @@ lint: ## Run the static analysers that are installed
 		.ci/lint
 
 .PHONY: abi
-abi: all ## Compare the ABI with that of REF (a git revision, by default the last tag)
+abi: all ## Compare the ABI with that of the releases (or REF=..., a git revision)
 	@CC='$(CC)' BUILD=$(BUILD) REF='$(REF)' .ci/abi
 
 .PHONY: install

@@ -14,6 +14,8 @@
  *   A size or enum field left 0, and a tick_ns of 0, mean the default.
  *   "Any thread" includes tasks and hooks, on the worker too, and the destructors of a thread's own
  *   data, but no signal handler. "On the worker" is in hwt_timer_advance if the caller drives.
+ *   A struct with a struct_size grows at its end from release to release. Each size that a released
+ *   header had is known: fields that it lacks have their defaults. Any other is -EINVAL.
  *   No call is a cancellation point: a thread that is cancelled while it waits here is so when the
  *   call has returned (a callback of yours may be one, except a hook that stop or destroy runs).
  *
@@ -66,16 +68,21 @@ extern "C" {
 #endif
 
 #define HWT_VERSION_MAJOR 1
-#define HWT_VERSION_MINOR 0
+#define HWT_VERSION_MINOR 1
 #define HWT_VERSION_PATCH 0
 
-/* The library's version at run time, "1.0.0". */
+/* The library's version at run time, "1.1.0". */
 const char *hwt_version(void);
 
-/* Nanoseconds in n microseconds, milliseconds, seconds. */
-#define HWT_USEC(n) ((uint64_t)(n)*UINT64_C(1000))
-#define HWT_MSEC(n) ((uint64_t)(n)*UINT64_C(1000000))
-#define HWT_SEC(n)  ((uint64_t)(n)*UINT64_C(1000000000))
+/* Nanoseconds in n microseconds, milliseconds, seconds. A fraction, as 0.5, does not compile. */
+#define HWT_USEC(n) (HWT_WHOLE(n) * UINT64_C(1000))
+#define HWT_MSEC(n) (HWT_WHOLE(n) * UINT64_C(1000000))
+#define HWT_SEC(n)  (HWT_WHOLE(n) * UINT64_C(1000000000))
+#ifdef __cplusplus
+#define HWT_WHOLE(n) static_cast<uint64_t>((n) | 0)
+#else
+#define HWT_WHOLE(n) ((uint64_t)((n) | 0))
+#endif
 
 typedef struct hwt_timer hwt_timer;
 typedef struct hwt_timeout hwt_timeout;
@@ -158,6 +165,13 @@ typedef struct hwt_config {
 
 /* Fills in the defaults. NULL is fine. */
 void hwt_config_init(hwt_config *config);
+/*
+ * Since 1.1 this is what is called: with the size that the program was compiled with, of which no
+ * byte behind is written. The function of the other name is for programs that were compiled with
+ * 1.0, and knows that size only. So it is with the three that end in _init.
+ */
+void hwt_config_init_size(hwt_config *config, size_t size);
+#define hwt_config_init(config) hwt_config_init_size((config), sizeof(hwt_config))
 
 /* ---- the timer ---- */
 
@@ -273,6 +287,8 @@ typedef struct hwt_spec {
 
 /* Zeroes all but struct_size. NULL is fine. */
 void hwt_spec_init(hwt_spec *spec);
+void hwt_spec_init_size(hwt_spec *spec, size_t size);
+#define hwt_spec_init(spec) hwt_spec_init_size((spec), sizeof(hwt_spec))
 
 /*
  * hwt_new_timeout with a hook or a period. The spec is copied. A periodic timeout is pending until
@@ -391,6 +407,8 @@ typedef struct hwt_stats {
 
 /* Zeroes all but struct_size. NULL is fine. */
 void hwt_stats_init(hwt_stats *stats);
+void hwt_stats_init_size(hwt_stats *stats, size_t size);
+#define hwt_stats_init(stats) hwt_stats_init_size((stats), sizeof(hwt_stats))
 
 /*
  * Fills *stats. After stop, scheduled == expired + cancelled + unprocessed (G3). Costs what

@@ -16,7 +16,7 @@
 
 const char *hwt_version(void)
 {
-    return "1.0.0";
+    return "1.1.0";
 }
 
 /* ---- create ---- */
@@ -129,15 +129,12 @@ static void init_shell(hwt_timer *timer)
 
 int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
 {
-    hwt_config defaults;
+    hwt_config whole;
     hwt_timer *created;
     uint32_t slots = 0;
     int result;
 
-    hwt_config_init(&defaults);
-    if (!config)
-        config = &defaults;
-    if (!timer || config->struct_size != sizeof *config)
+    if (!timer || !config_take(&whole, config))
         return -EINVAL;
     if (!fork_watch())
         return -ENOMEM;
@@ -148,9 +145,9 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
     if (!created)
         return -ENOMEM;
     init_shell(created);
-    result = config_apply(created, config, &slots);
+    result = config_apply(created, &whole, &slots);
     if (result == 0)
-        result = create_parts(created, config, slots);
+        result = create_parts(created, &whole, slots);
     if (result != 0) {
         destroy_parts(created);
         registry_give(created);

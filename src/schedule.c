@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Scheduling: the way of a timeout begins here, and goes on in lane.c. */
 #include <errno.h>
-#include <string.h>
 
 #include "extra.h"
 #include "lifecycle.h"
 #include "quota.h"
+#include "struct_size.h"
 
-void hwt_spec_init(hwt_spec *spec)
+void hwt_spec_init_size(hwt_spec *spec, size_t size)
 {
-    if (!spec)
-        return;
-    memset(spec, 0, sizeof *spec);
-    spec->struct_size = sizeof *spec;
+    struct_init(spec, size, &(hwt_spec){0}, sizeof *spec);
+}
+
+void(hwt_spec_init)(hwt_spec *spec)
+{
+    hwt_spec_init_size(spec, SPEC_SIZE_1_0);
 }
 
 HOT hwt_timeout *fill_in(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
@@ -123,7 +125,7 @@ int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_
 
 static int spec_check(const hwt_timer *timer, const hwt_spec *spec)
 {
-    if (!timer || !spec || spec->struct_size != sizeof *spec || !spec->task)
+    if (!timer || !spec || !spec_size_known(spec->struct_size) || !spec->task)
         return -EINVAL;
     if (spec->period_mode != HWT_FIXED_RATE && spec->period_mode != HWT_FIXED_RATE_SKIP &&
         spec->period_mode != HWT_FIXED_DELAY)
