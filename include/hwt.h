@@ -45,7 +45,7 @@
  * a release build does not look for: it may act on another timeout. A debug build (make debug) ends
  * the process with a message; AddressSanitizer and valgrind report it (make asan).
  *
- * The guarantees G1 to G15 that comments speak of are listed in docs/guarantees.md.
+ * The guarantees G1 to G16 that comments speak of are listed in docs/guarantees.md.
  */
 #ifndef HWT_H
 #define HWT_H
@@ -128,8 +128,8 @@ typedef struct hwt_config {
     hwt_wheel_kind wheel;
     uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
     /*
-     * Timeouts allocated up front: this many can be pending without malloc (those with a hook or a
-     * period count twice). Free timeouts are shared by the timers of a process.
+     * Timeouts allocated up front: this many can be pending without malloc (those with a hook, a
+     * period or a release count twice). Free timeouts are shared by the timers of a process.
      */
     size_t reserve;
     hwt_drive drive;
@@ -283,6 +283,13 @@ typedef struct hwt_spec {
     uint64_t delay_ns;
     uint64_t period_ns; /* 0: once */
     hwt_period_mode period_mode;
+    /*
+     * Since 1.1: called once, when `arg` is no longer needed: the timeout has ended, its task and
+     * hook have returned, and the last reference to it is dropped (G16). By whoever did the last of
+     * these, at once, under no lock: it may use the library as a hook may. A submission that fails
+     * does not call it. NULL: none.
+     */
+    void (*release)(void *arg);
 } hwt_spec;
 
 /* Zeroes all but struct_size. NULL is fine. */
@@ -291,9 +298,9 @@ void hwt_spec_init_size(hwt_spec *spec, size_t size);
 #define hwt_spec_init(spec) hwt_spec_init_size((spec), sizeof(hwt_spec))
 
 /*
- * hwt_new_timeout with a hook or a period. The spec is copied. A periodic timeout is pending until
- * it is cancelled, and never runs concurrently with itself. Results as for hwt_new_timeout, and
- * -EINVAL for an unknown period_mode or struct_size. Any thread.
+ * hwt_new_timeout with a hook, a period or a release. The spec is copied. A periodic timeout is
+ * pending until it is cancelled, and never runs concurrently with itself. Results as for
+ * hwt_new_timeout, and -EINVAL for an unknown period_mode or struct_size. Any thread.
  */
 int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a timeout with a hook or a period has beside its block: a second block of the pool. */
+/* What a timeout with a hook, a period or a release has beside its block: a second one. */
 #ifndef HWT_EXTRA_H
 #define HWT_EXTRA_H
 
@@ -11,6 +11,8 @@ struct timeout_extra {
     hwt_task *cancelled;
     void *arg;
     uint64_t period_ns;
+    void (*release)(void *arg);
+    _Atomic uint32_t users; /* of `arg`, if there is a release (release.h) */
     hwt_period_mode mode;
 };
 
@@ -33,7 +35,7 @@ static inline void timeout_free(hwt_timeout *timeout)
 {
     struct timeout_extra *extra = timeout_extra(timeout);
 
-    if (extra)
+    if (extra && !(timeout->flags & FLAG_RELEASE)) /* which belongs to the users of its argument */
         pool_give((hwt_timeout *)(void *)extra);
     pool_give(timeout);
 }

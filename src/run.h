@@ -14,6 +14,7 @@ struct run_frame {
     hwt_timeout *current; /* its task, or after it its hook, is running; NULL: none right now */
     hwt_timeout *refused; /* by the executor, and its hook is running */
     bool in_hook;         /* of `current` */
+    bool ended;           /* on an executor's thread: the word is settled, the run is over */
     bool elsewhere;       /* on an executor's thread */
     bool rearmed;         /* there, and counted in the timer's `rearmed` */
     bool returned;        /* not left by an exception, or by the end of the thread */
@@ -48,5 +49,7 @@ void run_tell_uncaught(void);
 void run_tell(const hwt_timer *timer, hwt_task *task, const char *rest);
 /* Whoever ended it otherwise than by its last run: calls its hook, if it has one (G10). */
 void run_hook(hwt_timeout *timeout);
+/* The same, and then the runtime needs its argument no more (G16). By who has a handle. */
+void run_last_words(hwt_timeout *timeout);
 
 #endif

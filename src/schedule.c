@@ -121,7 +121,13 @@ int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_
     return schedule(timer, task, arg, deadline, timeout);
 }
 
-/* ---- with a period or a hook ---- */
+/* ---- with a period, a hook or a release ---- */
+
+/* A spec of 1.0 has none. */
+static void (*spec_release(const hwt_spec *spec))(void *arg)
+{
+    return spec->struct_size > SPEC_SIZE_1_0 ? spec->release : NULL;
+}
 
 static int spec_check(const hwt_timer *timer, const hwt_spec *spec)
 {
@@ -140,6 +146,7 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     struct timeout_extra *extra = (struct timeout_extra *)(void *)block;
     hwt_timeout *timeout =
         block ? fill_in(timer, spec->task, extra, deadline, handle != NULL) : NULL;
+    int result;
 
     if (!timeout) {
         if (block)
@@ -151,10 +158,15 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     extra->arg = spec->arg;
     extra->period_ns = spec->period_ns;
     extra->mode = spec->period_mode;
-    timeout->flags |= FLAG_EXTENDED;
+    extra->release = spec_release(spec);
+    store_relaxed(&extra->users, handle ? 2 : 1);
+    timeout->flags |= FLAG_EXTENDED | (extra->release ? FLAG_RELEASE : 0);
     if (spec->period_ns)
         timeout->flags |= FLAG_PERIODIC;
-    return submit(timer, timeout, deadline, handle);
+    result = submit(timer, timeout, deadline, handle);
+    if (result != 0 && spec_release(spec)) /* which is not called */
+        pool_give(block);
+    return result;
 }
 
 int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
@@ -166,7 +178,7 @@ int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
         return result;
     if (!due_in(timer, spec->delay_ns, &deadline))
         return -ECHILD;
-    if (!spec->period_ns && !spec->cancelled)
+    if (!spec->period_ns && !spec->cancelled && !spec_release(spec))
         return schedule(timer, spec->task, spec->arg, deadline, timeout);
     return schedule_extended(timer, spec, deadline, timeout);
 }

@@ -94,13 +94,22 @@ struct disposal {
     hwt_timeout *current;
 };
 
+/* Its release may not return either, and is called once. */
+static void drop_current(struct disposal *disposal)
+{
+    hwt_timeout *current = disposal->current;
+
+    disposal->current = NULL;
+    hwt_timeout_unref(current);
+}
+
 static void dispose_all(struct disposal *disposal)
 {
     hwt_timer *timer = disposal->frame.timer;
 
     while (timer_is_ours(timer) && (disposal->current = hwt_unprocessed_take(&disposal->list))) {
         run_hook(disposal->current);
-        hwt_timeout_unref(disposal->current);
+        drop_current(disposal);
     }
 }
 
@@ -112,7 +121,7 @@ static void leave_disposal(void *left)
     if (disposal->frame.returned)
         return;
     if (timer_is_ours(disposal->frame.timer)) {
-        hwt_timeout_unref(disposal->current);
+        drop_current(disposal);
         dispose_all(disposal);
     }
     run_frames = disposal->frame.outer;

@@ -33,6 +33,7 @@ template <typename a> constexpr bool same<a, a> = true;
 typedef uint64_t clock_function(void *clock);
 typedef int execute_function(void *executor, void (*run)(void *job), void *job);
 typedef void log_function(void *log_arg, const char *message);
+typedef void release_function(void *arg);
 typedef uint64_t histogram[64];
 
 FIELD(size_t, hwt_config, struct_size);
@@ -60,6 +61,7 @@ FIELD(void *, hwt_spec, arg);
 FIELD(uint64_t, hwt_spec, delay_ns);
 FIELD(uint64_t, hwt_spec, period_ns);
 FIELD(hwt_period_mode, hwt_spec, period_mode);
+FIELD(release_function *, hwt_spec, release);
 
 FIELD(size_t, hwt_stats, struct_size);
 FIELD(uint64_t, hwt_stats, scheduled);

@@ -14,7 +14,7 @@ struct life {
     hwt_timeout *timeout; /* once it was returned; valid while a reference is held */
     uint32_t *payload;    /* plain memory: what one writes before, the other must see */
     uint8_t conduct;
-    bool begun, accepted, refused, periodic, with_hook;
+    bool begun, accepted, refused, periodic, with_hook, with_release;
     uint64_t period;
     unsigned submitter; /* thread and 1, while it submits */
     uint8_t held;       /* threads that hold a reference */
@@ -26,6 +26,7 @@ struct life {
     unsigned runs, wins, hooks, back, turned_away, rearms;
     bool running, no_more, never_again;
     unsigned jobs; /* of the executor's that have it */
+    unsigned releases;
     bool starting; /* when a cancellation returned it was claimed, and its task not yet called */
 };
 
@@ -72,6 +73,7 @@ void oracle_pass_ends(void);
 void oracle_run_begins(struct life *life, hwt_timeout *timeout);
 void oracle_run_ends(struct life *life);
 void oracle_hook(struct life *life, hwt_timeout *timeout);
+void oracle_release(struct life *life);
 /* Whoever sleeps until a deadline does not sleep too long (G4). */
 void oracle_check_sleep(void);
 /* The bound that hwt_timer_next_deadline gives (C15). */

@@ -37,6 +37,7 @@ static bool accepted(struct life *life, int result)
 
 static void task(hwt_timeout *timeout, void *arg);
 static void hook(hwt_timeout *timeout, void *arg);
+static void release(void *arg);
 
 /* Everything at this level but the library itself happens at one moment. */
 static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool periodic,
@@ -53,18 +54,20 @@ static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool 
     life->begun = true;
     life->periodic = periodic;
     life->with_hook = hooked;
+    life->with_release = oracle.world->releases && (oracle.lives & 1);
     life->submitter = sim_current->index + 1;
     life->order = (uint64_t)sim_current->index << 40 | ++oracle.submissions[sim_current->index];
     sim_plain_write(life->payload, 4);
     sim_plain_write(life->payload + 4, 4);
     call_begins(life, handle ? "schedules" : "schedules and forgets", oracle.world->not_started);
     calls = life->calls;
-    if (periodic || hooked) {
+    if (periodic || hooked || life->with_release) {
         hwt_spec spec;
         hwt_spec_init(&spec);
         spec.task = task;
         spec.arg = life;
         spec.cancelled = hooked ? hook : NULL;
+        spec.release = life->with_release ? release : NULL;
         spec.delay_ns = delay;
         spec.period_ns = periodic ? 3 * TICK : 0;
         spec.period_mode = (hwt_period_mode)(conduct % 3);
@@ -320,6 +323,11 @@ static void hook(hwt_timeout *timeout, void *arg)
     oracle_hook(arg, timeout);
 }
 
+static void release(void *arg)
+{
+    oracle_release(arg);
+}
+
 /* ---- the executor ---- */
 
 static struct {
@@ -330,12 +338,24 @@ static struct {
     uint32_t *lock; /* what its own lock would make known */
 } queue;
 
+/* NULL: it has ended, and its argument may have been released. */
+static struct life *life_of(void *job)
+{
+    const hwt_timeout *timeout = job;
+
+    return word_code(load_relaxed(&timeout->word)) < WORD_EXPIRED ? hwt_timeout_arg(timeout) : NULL;
+}
+
 static int execute(void *executor, void (*run)(void *job), void *job)
 {
+    struct life *life;
+
     (void)executor;
     oracle.happened++;
     if (oracle.world->executor_refuses && sim_choose(EVENT_CHOICE, 1, 6) > 0) {
-        ((struct life *)hwt_timeout_arg(job))->turned_away++;
+        life = life_of(job);
+        if (life)
+            life->turned_away++;
         trace_say("the executor refuses");
         return -1;
     }
@@ -369,10 +389,12 @@ static void *executor_main(void *arg)
         queue.count--;
         memory_acquire((uintptr_t)queue.lock);
         sim_point((uintptr_t)executor_main, 0);
-        life = hwt_timeout_arg(queue.job[at]);
-        life->jobs++;
+        life = life_of(queue.job[at]);
+        if (life)
+            life->jobs++;
         queue.run[at](queue.job[at]);
-        life->jobs--;
+        if (life)
+            life->jobs--;
         oracle_check_sleep();
     }
 }

@@ -90,6 +90,7 @@ struct world {
     uint64_t max_pending;
     size_t reserve;
     bool hooks;        /* timeouts have one */
+    bool releases;     /* so do they of these, every other one */
     bool faults;       /* the system's calls fail now and then */
     bool ends_threads; /* tasks may end their thread */
     bool not_started;  /* the first submission starts it */

@@ -38,6 +38,7 @@ const struct world worlds[] = {
     {
         .name = "cancel",
         .shows = "C1 C5 C6 C7 G2 G3 G9",
+        .releases = true,
         .producers = 3,
         .ops = 5,
         .shared = 3,
@@ -93,6 +94,7 @@ const struct world worlds[] = {
     {
         .name = "periodic",
         .shows = "G10 G14 C5 C8",
+        .releases = true,
         .producers = 2,
         .ops = 5,
         .shared = 1,
@@ -129,6 +131,7 @@ const struct world worlds[] = {
     {
         .name = "stop",
         .shows = "C6 C7 G2 G3 G8",
+        .releases = true,
         .producers = 3,
         .ops = 4,
         .shared = 2,
@@ -148,6 +151,7 @@ const struct world worlds[] = {
     {
         .name = "late",
         .shows = "C6 C10 G9",
+        .releases = true,
         .producers = 3,
         .handlers = 2,
         .ops = 5,
@@ -180,6 +184,7 @@ const struct world worlds[] = {
     {
         .name = "executor",
         .shows = "C5 C6 C7 C8 G2 G10",
+        .releases = true,
         .producers = 2,
         .ops = 5,
         .shared = 2,
@@ -207,6 +212,7 @@ const struct world worlds[] = {
     {
         .name = "atonce",
         .shows = "C5 C7 C8 C13 G2 G10 G11",
+        .releases = true,
         .producers = 2,
         .ops = 5,
         .shared = 2,
@@ -334,6 +340,7 @@ const struct world worlds[] = {
     {
         .name = "faults",
         .shows = "G2 G3 C4",
+        .releases = true,
         .producers = 2,
         .ops = 7,
         .shared = 1,
@@ -354,6 +361,7 @@ const struct world worlds[] = {
     {
         .name = "ends",
         .shows = "C13 G2 G8 G10",
+        .releases = true,
         .producers = 2,
         .ops = 5,
         .shared = 2,
@@ -383,6 +391,32 @@ const struct world worlds[] = {
                    [OP_OTHER_TIMER] = 3,
                    [OP_SLEEP] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "release",
+        .shows = "C17 G16 G10 G2",
+        .producers = 3,
+        .handlers = 1,
+        .ops = 6,
+        .shared = 2,
+        .hooks = true,
+        .releases = true,
+        .delays = 0x3f,
+        .weight = {[OP_SCHEDULE] = 4,
+                   [OP_FORGET] = 2,
+                   [OP_PERIODIC] = 1,
+                   [OP_CANCEL] = 5,
+                   [OP_CANCEL_SYNC] = 1,
+                   [OP_MOVE] = 3,
+                   [OP_DROP] = 4,
+                   [OP_REF] = 1,
+                   [OP_SLEEP] = 2,
+                   [OP_STOP] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 4,
+                           [REARMS_NOW] = 1,
+                           [REARMS_LATER] = 1,
+                           [CANCELS_ITSELF] = 1,
+                           [CANCELS_SHARED] = 1},
     },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
