@@ -23,7 +23,8 @@
  *
  *                                           schedule  cancel,     advance,       stop     destroy
  *                                                     reschedule  next_deadline
- *   schedule, start, fd, pending, stats       yes       yes         yes          yes      NO
+ *   schedule, renew, start, fd, pending,
+ *   stats                                     yes       yes         yes          yes      NO
  *   cancel, cancel_sync, reschedule, state    yes       yes         yes          yes      yes (a)
  *   advance, next_deadline                    yes       yes         yes (b)      yes      NO
  *   stop                                      yes       yes         yes          yes (c)  NO
@@ -357,6 +358,19 @@ uint64_t hwt_timeout_deadline(const hwt_timeout *timeout);
 hwt_timeout *hwt_timeout_ref(hwt_timeout *timeout);
 /* Drops one. Does not cancel. NULL is fine. */
 void hwt_timeout_unref(hwt_timeout *timeout);
+
+/*
+ * Since 1.1: *timeout has ended; its task, arg, hook, release and period are scheduled anew on
+ * `timer`, due in delay_ns. NULL for the timer means its own, which must not have been destroyed.
+ * What stop has handed back goes on in a successor this way. The caller's reference moves along:
+ * *timeout is the new handle, before the task can run, and what others hold is still the old one,
+ * which has ended. The release is called for the last one only. What was cancelled while it ran
+ * has ended too, even while that run goes on. As Go's Reset of a timer that has fired.
+ *
+ * 0; -EBUSY: it has not ended (hwt_timeout_reschedule moves it); -EINVAL: no handle; else as for
+ * hwt_schedule. One thread at a time for each reference.
+ */
+int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns);
 
 /* ---- driving it oneself, and event loops: HWT_DRIVE_CALLER ---- */
 

@@ -5,6 +5,7 @@
 #include "extra.h"
 #include "lifecycle.h"
 #include "quota.h"
+#include "release.h"
 #include "struct_size.h"
 
 void hwt_spec_init_size(hwt_spec *spec, size_t size)
@@ -181,4 +182,89 @@ int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
     if (!spec->period_ns && !spec->cancelled && !spec_release(spec))
         return schedule(timer, spec->task, spec->arg, deadline, timeout);
     return schedule_extended(timer, spec, deadline, timeout);
+}
+
+/* ---- again, when it has ended ---- */
+
+/* As `ended` has it; with a release both use the same, which then is called for the last one. */
+static void *arg_again(const hwt_timeout *ended)
+{
+    const struct timeout_extra *extra = timeout_extra(ended);
+    struct timeout_extra *copy;
+
+    if (!extra)
+        return ended->arg;
+    if (has_release(ended)) {
+        release_add_user(ended); /* the new one's runtime; its handle is the caller's of now */
+        return ended->arg;
+    }
+    copy = (struct timeout_extra *)(void *)pool_take();
+    if (copy) {
+        copy->cancelled = extra->cancelled;
+        copy->arg = extra->arg;
+        copy->period_ns = extra->period_ns;
+        copy->release = NULL;
+        copy->mode = extra->mode;
+    }
+    return copy;
+}
+
+/* It will not be used after all; the caller's handle still is a user. */
+static void arg_not_again(const hwt_timeout *ended, void *arg, bool copied)
+{
+    if (has_release(ended))
+        release_drop_user(ended);
+    else if (ended->flags & FLAG_EXTENDED && copied)
+        pool_give(arg);
+}
+
+static int renew(hwt_timer *timer, hwt_timeout *ended, uint64_t deadline, hwt_timeout **handle)
+{
+    uint8_t kind = ended->flags & (FLAG_EXTENDED | FLAG_PERIODIC | FLAG_RELEASE);
+    void *arg = arg_again(ended);
+    hwt_timeout *timeout = NULL;
+    int result;
+
+    if (arg || !(kind & FLAG_EXTENDED))
+        timeout = fill_in(timer, ended->task, arg, deadline, true);
+    if (!timeout) {
+        arg_not_again(ended, arg, arg != NULL);
+        quota_give(timer);
+        return -ENOMEM;
+    }
+    timeout->flags |= kind;
+    result = submit(timer, timeout, deadline, handle);
+    if (result != 0)
+        arg_not_again(ended, arg, false); /* a copy has gone with the block */
+    else if (timeout_drop(ended))
+        timeout_free(ended);
+    return result;
+}
+
+/* A timer that is gone, or that a forked child has inherited, must not be waited for. */
+static int renewable(const hwt_timer *timer, const hwt_timeout *ended)
+{
+    if (!timeout_has_ended(ended))
+        return timer_is_ours(ended->timer) ? -EBUSY : -ECHILD;
+    if (!timer_is_ours(timer))
+        return -ECHILD;
+    return load_acquire(&timer->phase) >= PHASE_STOPPING ? -ESHUTDOWN : 0;
+}
+
+int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns)
+{
+    uint64_t deadline;
+    int result;
+
+    if (!timeout || !*timeout)
+        return -EINVAL;
+    poison_check_alive(*timeout);
+    if (!timer)
+        timer = (*timeout)->timer;
+    if ((result = renewable(timer, *timeout)) != 0 ||
+        (result = admit(timer, (*timeout)->task)) != 0)
+        return result;
+    if (!due_in(timer, delay_ns, &deadline))
+        return -ECHILD;
+    return renew(timer, *timeout, deadline, timeout);
 }

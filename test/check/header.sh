@@ -128,6 +128,7 @@ void *(*arg_of)(const hwt_timeout *) = hwt_timeout_arg;
 uint64_t (*deadline_of)(const hwt_timeout *) = hwt_timeout_deadline;
 hwt_timeout *(*ref)(hwt_timeout *) = hwt_timeout_ref;
 void (*unref)(hwt_timeout *) = hwt_timeout_unref;
+int (*renew)(hwt_timeout **, hwt_timer *, uint64_t) = hwt_timeout_renew;
 int (*advance)(hwt_timer *) = hwt_timer_advance;
 uint64_t (*next_deadline)(hwt_timer *) = hwt_timer_next_deadline;
 int (*fd)(hwt_timer *) = hwt_timer_fd;

@@ -493,7 +493,7 @@ static void check_life(const struct life *life)
 void oracle_check_stopped(void)
 {
     hwt_stats stats;
-    unsigned back = 0, wins = 0;
+    unsigned back = oracle.back, wins = 0;
 
     hwt_stats_init(&stats);
     SIM_CHECK(hwt_timer_stats(oracle.timer, &stats) == 0, "stats fail");

@@ -40,6 +40,7 @@ struct oracle {
     unsigned calls;   /* of the timer or of a handle that are on, by any thread */
     unsigned running; /* tasks and hooks */
     unsigned accepted;
+    unsigned back; /* handed back, of what was renewed since */
     /* G5: what had happened when the worker last fell asleep, and how often it woke for nothing */
     unsigned happened, happened_before, excuses, futile;
     struct sim_thread *sleeper; /* who sleeps until the next deadline: the worker, or the loop */

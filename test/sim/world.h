@@ -34,6 +34,7 @@ enum op_code {
     OP_DESCRIPTOR,
     OP_FORK,
     OP_OTHER_TIMER, /* create one, use it, destroy it */
+    OP_RENEW,
     OP_COUNT,
 };
 
