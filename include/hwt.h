@@ -118,7 +118,7 @@ typedef enum hwt_drive {
 
 /*
  * How a timer is made. Set up by hwt_config_init, read by hwt_timer_create only: everything it
- * points to but `clock`, `executor` and `log_arg` is copied.
+ * points to but `clock`, `executor`, `log_arg` and `worker_arg` is copied.
  */
 typedef struct hwt_config {
     size_t struct_size; /* set by hwt_config_init */
@@ -162,6 +162,15 @@ typedef struct hwt_config {
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
     uint64_t slow_task_ns; /* a task that ran longer is counted and logged; 0: never */
+    /*
+     * Since 1.1, on the worker's own thread: before its first pass, and after its last, also when a
+     * task has ended that thread: to attach it to a JVM, bind it to a node, name it to a tracer.
+     * Submissions do not wait for worker_start; a worker_exit is over when stop has returned. To
+     * wait for its timer in there is -EDEADLK. A caller that drives has no such thread. NULL: none.
+     */
+    void (*worker_start)(void *worker_arg);
+    void (*worker_exit)(void *worker_arg);
+    void *worker_arg;
 } hwt_config;
 
 /* Fills in the defaults. NULL is fine. */
@@ -424,6 +433,7 @@ typedef struct hwt_stats {
     uint64_t slow_tasks;    /* ran longer than slow_task_ns */
     uint64_t late_ns_max;   /* from deadline to the start of the task */
     uint64_t late_log2[64]; /* runs by floor(log2(lateness in ns)); 0 ns counts in [0] */
+    uint64_t late_ns_sum;   /* since 1.1: over all runs */
 } hwt_stats;
 
 /* Zeroes all but struct_size. NULL is fine. */
@@ -438,6 +448,19 @@ void hwt_stats_init_size(hwt_stats *stats, size_t size);
  * -ECHILD in a forked child. Any thread.
  */
 int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats);
+
+/*
+ * Since 1.1: the counters in Prometheus' text format, as a page for its scraper: hwt_runs_total and
+ * so on; lateness as a histogram, hwt_late_seconds with _bucket, _sum and _count, from a
+ * microsecond by powers of two. `labels` are put on each line, as timer="rpc" or with commas
+ * between several; NULL: none. Of several timers each is a page of its own. It does not depend on
+ * the locale.
+ *
+ * As snprintf: writes at most `size` bytes with the NUL at their end, and returns the length that
+ * is needed without it; -EINVAL: no stats, an unknown struct_size, or no buffer for a size. Any
+ * thread; it reads *stats only.
+ */
+int hwt_stats_prometheus(const hwt_stats *stats, const char *labels, char *buffer, size_t size);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -108,6 +108,9 @@ int config_apply(hwt_timer *timer, const hwt_config *config, uint32_t *slots)
     timer->executor = config->executor;
     timer->log = config->log;
     timer->log_arg = config->log_arg;
+    timer->worker_start = config->worker_start;
+    timer->worker_exit = config->worker_exit;
+    timer->worker_arg = config->worker_arg;
     strncpy(timer->thread_name, name, sizeof timer->thread_name - 1);
     timer->thread_name[sizeof timer->thread_name - 1] = '\0';
     return 0;

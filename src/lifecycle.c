@@ -121,7 +121,7 @@ static void init_shell(hwt_timer *timer)
     store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->phase, PHASE_CREATED);
     park_init(&timer->park, 0);
-    timer->has_attr = timer->has_thread = timer->forsaken = false;
+    timer->has_attr = timer->has_thread = timer->introduced = timer->forsaken = false;
     pthread_mutex_init(&timer->mutex, NULL);
     store_relaxed(&timer->driver, DRIVER_NONE);
     pthread_cond_init(&timer->stopped, NULL);

@@ -65,6 +65,7 @@ static void fill_in(const hwt_timer *timer, hwt_stats *stats)
     stats->wakeups = load_relaxed(&timer->worker.count.wakeups);
     stats->slow_tasks = load_relaxed(&timer->run_count.slow_tasks);
     stats->late_ns_max = load_relaxed(&timer->run_count.late_max);
+    stats->late_ns_sum = load_relaxed(&timer->run_count.late_sum);
     for (unsigned i = 0; i < 64; i++)
         stats->late_log2[i] = load_relaxed(&timer->run_count.late_log2[i]);
 }

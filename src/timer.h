@@ -91,6 +91,9 @@ struct hwt_timer {
     void *executor;
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
+    void (*worker_start)(void *worker_arg);
+    void (*worker_exit)(void *worker_arg);
+    void *worker_arg;
     uint8_t flags;        /* of its timeouts: the clock's bits */
     char thread_name[16]; /* what Linux takes */
     pthread_attr_t attr;
@@ -108,6 +111,7 @@ struct hwt_timer {
     pthread_cond_t stopped;
     pthread_t thread;
     bool has_thread;
+    bool introduced;          /* the worker's own: worker_start has returned */
     _Atomic uint32_t driver;  /* enum driver; futex word */
     _Atomic uint32_t guests;  /* handle calls that stop must wait for (handle.c) */
     _Atomic uint32_t rearmed; /* runs on an executor's threads that have been re-armed (run.c) */

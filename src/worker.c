@@ -225,6 +225,20 @@ static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
     }
 }
 
+/* The user's words on this thread, before all else that it does and after it. */
+static void introduce(hwt_timer *timer)
+{
+    if (timer->worker_start)
+        timer->worker_start(timer->worker_arg);
+    timer->introduced = true;
+}
+
+static void take_leave(hwt_timer *timer)
+{
+    if (timer->worker_exit && timer->introduced)
+        timer->worker_exit(timer->worker_arg);
+}
+
 /* Stopped; or in the child of a task that has forked; or a task has ended this thread. */
 static void leave_work(void *left)
 {
@@ -233,6 +247,7 @@ static void leave_work(void *left)
     if (likely(timer_is_ours(timer))) {
         if (load_relaxed(&timer->phase) < PHASE_STOPPING)
             lifecycle_lose_worker(timer);
+        take_leave(timer);
     } else {
         run_worker_of = NULL;
         lifecycle_leave_in_child(timer);
@@ -248,6 +263,8 @@ void *worker_main(void *argument)
     timer_act(timer);
     platform_name_worker(timer->thread_name);
     guard_begin(&guard);
-    work(timer);
+    introduce(timer);
+    if (likely(timer_is_ours(timer)))
+        work(timer);
     return NULL;
 }

@@ -54,6 +54,10 @@ FIELD(log_function *, hwt_config, log);
 FIELD(void *, hwt_config, log_arg);
 FIELD(uint64_t, hwt_config, slow_task_ns);
 
+FIELD(release_function *, hwt_config, worker_start);
+FIELD(release_function *, hwt_config, worker_exit);
+FIELD(void *, hwt_config, worker_arg);
+
 FIELD(size_t, hwt_spec, struct_size);
 FIELD(hwt_task *, hwt_spec, task);
 FIELD(hwt_task *, hwt_spec, cancelled);
@@ -76,6 +80,7 @@ FIELD(uint64_t, hwt_stats, wakeups);
 FIELD(uint64_t, hwt_stats, slow_tasks);
 FIELD(uint64_t, hwt_stats, late_ns_max);
 FIELD(histogram, hwt_stats, late_log2);
+FIELD(uint64_t, hwt_stats, late_ns_sum);
 
 FIELD(hwt_timeout *, hwt_unprocessed, first);
 FIELD(size_t, hwt_unprocessed, count);
@@ -135,6 +140,7 @@ int (*fd)(hwt_timer *) = hwt_timer_fd;
 void (*stats_init)(hwt_stats *) = hwt_stats_init;
 void (*stats_init_size)(hwt_stats *, size_t) = hwt_stats_init_size;
 int (*stats)(const hwt_timer *, hwt_stats *) = hwt_timer_stats;
+int (*prometheus)(const hwt_stats *, const char *, char *, size_t) = hwt_stats_prometheus;
 const char *(*version)(void) = hwt_version;
 
 /* The macros, as a program uses them. */
