@@ -7,8 +7,8 @@
  * A user of the argument is each handle, and the runtime until the timeout has ended. Its share is
  * given up by whoever ended it, when its hook has returned: the canceller, or whoever ran it if it
  * was cancelled meanwhile, or if it has run for the last time. What stop hands back, it hands back
- * with the share, which is a handle's from then on. The extra goes with the last user, and is not
- * looked at any more on the strength of a reference to the block alone.
+ * with the share, which is a handle's from then on. Who holds on to the block alone may look at the
+ * extra, but not at the argument, unless he becomes a user while there still are others.
  */
 #ifndef HWT_RELEASE_H
 #define HWT_RELEASE_H
@@ -39,10 +39,18 @@ static inline struct release release_drop_user(const hwt_timeout *timeout)
     struct release release = {extra->release, extra->arg};
 
     /* acquire-release: what all users did with the argument comes before its release */
-    if (sub_acq_rel(&extra->users, 1) != 1)
-        return (struct release){NULL, NULL};
-    pool_give((hwt_timeout *)(void *)extra);
-    return release;
+    return sub_acq_rel(&extra->users, 1) == 1 ? release : (struct release){NULL, NULL};
+}
+
+/* One more, by who keeps the block alone. False: there is none any more. */
+static inline bool release_join_users(const hwt_timeout *timeout)
+{
+    _Atomic uint32_t *users = &timeout_extra(timeout)->users;
+    uint32_t count = load_relaxed(users);
+
+    while (count > 0 && !cas_acq_rel(users, &count, count + 1))
+        continue;
+    return count > 0;
 }
 
 /* The same, whether it has one or not. */

@@ -147,7 +147,6 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     struct timeout_extra *extra = (struct timeout_extra *)(void *)block;
     hwt_timeout *timeout =
         block ? fill_in(timer, spec->task, extra, deadline, handle != NULL) : NULL;
-    int result;
 
     if (!timeout) {
         if (block)
@@ -161,13 +160,11 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     extra->mode = spec->period_mode;
     extra->release = spec_release(spec);
     store_relaxed(&extra->users, handle ? 2 : 1);
+    store_relaxed(&extra->keepers, 1);
     timeout->flags |= FLAG_EXTENDED | (extra->release ? FLAG_RELEASE : 0);
     if (spec->period_ns)
         timeout->flags |= FLAG_PERIODIC;
-    result = submit(timer, timeout, deadline, handle);
-    if (result != 0 && spec_release(spec)) /* which is not called */
-        pool_give(block);
-    return result;
+    return submit(timer, timeout, deadline, handle);
 }
 
 int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
@@ -186,17 +183,17 @@ int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
 
 /* ---- again, when it has ended ---- */
 
-/* As `ended` has it; with a release both use the same, which then is called for the last one. */
+/* As `ended` has it; with a release both have the same, which then is called for the last one. */
 static void *arg_again(const hwt_timeout *ended)
 {
-    const struct timeout_extra *extra = timeout_extra(ended);
-    struct timeout_extra *copy;
+    struct timeout_extra *extra = timeout_extra(ended), *copy;
 
     if (!extra)
         return ended->arg;
     if (has_release(ended)) {
         release_add_user(ended); /* the new one's runtime; its handle is the caller's of now */
-        return ended->arg;
+        add_relaxed(&extra->keepers, 1);
+        return extra;
     }
     copy = (struct timeout_extra *)(void *)pool_take();
     if (copy) {
@@ -209,35 +206,29 @@ static void *arg_again(const hwt_timeout *ended)
     return copy;
 }
 
-/* It will not be used after all; the caller's handle still is a user. */
-static void arg_not_again(const hwt_timeout *ended, void *arg, bool copied)
-{
-    if (has_release(ended))
-        release_drop_user(ended);
-    else if (ended->flags & FLAG_EXTENDED && copied)
-        pool_give(arg);
-}
-
 static int renew(hwt_timer *timer, hwt_timeout *ended, uint64_t deadline, hwt_timeout **handle)
 {
     uint8_t kind = ended->flags & (FLAG_EXTENDED | FLAG_PERIODIC | FLAG_RELEASE);
     void *arg = arg_again(ended);
     hwt_timeout *timeout = NULL;
-    int result;
+    int result = -ENOMEM;
 
     if (arg || !(kind & FLAG_EXTENDED))
         timeout = fill_in(timer, ended->task, arg, deadline, true);
-    if (!timeout) {
-        arg_not_again(ended, arg, arg != NULL);
+    if (timeout) {
+        timeout->flags |= kind;
+        result = submit(timer, timeout, deadline, handle);
+    } else {
+        if (arg && kind & FLAG_EXTENDED)
+            extra_drop(ended, arg);
         quota_give(timer);
-        return -ENOMEM;
     }
-    timeout->flags |= kind;
-    result = submit(timer, timeout, deadline, handle);
-    if (result != 0)
-        arg_not_again(ended, arg, false); /* a copy has gone with the block */
-    else if (timeout_drop(ended))
-        timeout_free(ended);
+    if (result == 0) {
+        if (timeout_drop(ended))
+            timeout_free(ended);
+    } else if (has_release(ended)) {
+        release_drop_user(ended); /* not the last one: the caller's handle is */
+    }
     return result;
 }
 

@@ -168,43 +168,32 @@ static void begin_anew(struct life *life)
     life->order = (uint64_t)sim_current->index << 40 | ++oracle.submissions[sim_current->index];
 }
 
+/* Only what has ended: what ends while this is on would begin anew unseen. */
 static void renew(struct life *life, uint64_t delay)
 {
     struct life before = *life;
-    bool ended = hwt_timeout_state(life->timeout) >= HWT_EXPIRED;
     int result;
 
     if (life->held != 1u << sim_current->index || life->in_flight || life->running || life->jobs ||
-        (life->with_hook && life->wins && !life->hooks) || oracle.destroyed)
+        (life->with_hook && life->wins && !life->hooks) || oracle.destroyed ||
+        hwt_timeout_state(life->timeout) < HWT_EXPIRED)
         return;
-    if (ended)
-        begin_anew(life);
+    begin_anew(life);
     call_begins(life, "renews", false);
     result = hwt_timeout_renew(&life->timeout, NULL, delay);
     call_ends(life);
     life->submitter = 0;
     trace_say("renew: %d", result);
-    SIM_CHECK(ended || result < 0 || before.calls != life->calls - 1 || before.runs != life->runs ||
-                  hwt_timeout_state(life->timeout) != HWT_PENDING ||
-                  before.timeout != life->timeout,
-              "a timeout is renewed that had not ended");
-    SIM_CHECK(!ended || result != -EBUSY, "a timeout that has ended is busy");
     if (result == 0) {
         oracle.accepted++;
-        if (!ended) /* meanwhile it has */
-            begin_anew(life);
         return;
     }
     SIM_CHECK(life->timeout == before.timeout, "a renewal failed, and the handle has changed");
-    SIM_CHECK(result == -EBUSY || result == -ENOBUFS || result == -ESHUTDOWN ||
-                  result == -EOWNERDEAD,
+    SIM_CHECK(result == -ENOBUFS || result == -ESHUTDOWN || result == -EOWNERDEAD,
               "a renewal fails with %d", result);
-    if (ended) {
-        unsigned calls = life->calls;
-        oracle.back -= before.back;
-        *life = before;
-        life->calls = calls;
-    }
+    before.calls = life->calls;
+    oracle.back -= before.back;
+    *life = before;
 }
 
 static void drop(struct life *life)
