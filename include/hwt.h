@@ -24,7 +24,7 @@
  *                                           schedule  cancel,     advance,       stop     destroy
  *                                                     reschedule  next_deadline
  *   schedule, renew, start, fd, pending,
- *   stats                                     yes       yes         yes          yes      NO
+ *   stats, visit                              yes       yes         yes          yes      NO
  *   cancel, cancel_sync, reschedule, state    yes       yes         yes          yes      yes (a)
  *   advance, next_deadline                    yes       yes         yes (b)      yes      NO
  *   stop                                      yes       yes         yes          yes (c)  NO
@@ -34,7 +34,7 @@
  *   (a) With a handle that holds a reference, before, during and after destroy (G9). The one
  *       exception: with a clock of the caller's, hwt_timeout_reschedule reads that clock, so the
  *       clock and the timer must still be there; hwt_timeout_reschedule_at needs neither.
- *   (b) A second advance gets -EBUSY. Advance waits for a next_deadline, which waits for nobody.
+ *   (b) A second advance gets -EBUSY. Advance waits for a next_deadline, and both for a visit.
  *   (c) The later one waits for the first, and is handed back nothing.
  *   A fork may happen beside any of them, and inside a callback. In the child the parent's timers
  *   are dead (G12): calls say -ECHILD, or false; so does an advance, stop or submission that is on
@@ -461,6 +461,23 @@ int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats);
  * thread; it reads *stats only.
  */
 int hwt_stats_prometheus(const hwt_stats *stats, const char *labels, char *buffer, size_t size);
+
+/* Since 1.1: is shown a timeout, which is valid during the call without a reference. */
+typedef void hwt_visitor(hwt_timeout *timeout, void *arg);
+
+/*
+ * Since 1.1: calls visit(timeout, arg) for every timeout that was pending when this was called, and
+ * still is, each once, in no particular order; and returns how many. On the worker, between two
+ * passes, so after the task that is running; this waits for it. On this thread if the caller
+ * drives: then advance and the like of other threads wait for it. `visit` may look at the timeout,
+ * take a reference, cancel or move it, and schedule; nothing else. What it schedules is not shown.
+ * A visitor may end its thread, or throw, as a task may.
+ *
+ * -EINVAL: no timer or visitor; -EDEADLK from one of its own tasks, hooks or visitors; -ESHUTDOWN
+ * once stopped; -EBUSY while another thread is in advance; -EOWNERDEAD after a task, or this
+ * visitor, has ended the worker's thread; -ECHILD in a forked child. Any other thread.
+ */
+int64_t hwt_timer_visit(hwt_timer *timer, hwt_visitor *visit, void *arg);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -12,6 +12,7 @@
 #include "pool.h"
 #include "registry.h"
 #include "run.h"
+#include "visit.h"
 #include "worker.h"
 
 const char *hwt_version(void)
@@ -120,6 +121,8 @@ static void init_shell(hwt_timer *timer)
     memset(&timer->reservation, 0, sizeof timer->reservation);
     store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->phase, PHASE_CREATED);
+    store_relaxed(&timer->asked, 0);
+    timer->visits = NULL;
     park_init(&timer->park, 0);
     timer->has_attr = timer->has_thread = timer->introduced = timer->forsaken = false;
     pthread_mutex_init(&timer->mutex, NULL);
@@ -204,6 +207,7 @@ void lifecycle_lose_worker(hwt_timer *timer)
     if (load_relaxed(&timer->phase) < PHASE_STOPPING)
         store_release(&timer->phase, PHASE_LOST);
     pthread_mutex_unlock(&timer->mutex);
+    visit_refuse_all(timer, -EOWNERDEAD);
     if (timer->worker.escaped)
         run_tell(timer, timer->worker.escaped,
                  "has ended the worker's thread: nothing runs any more, submissions fail");

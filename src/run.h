@@ -17,6 +17,7 @@ struct run_frame {
     bool ended;           /* on an executor's thread: the word is settled, the run is over */
     bool elsewhere;       /* on an executor's thread */
     bool rearmed;         /* there, and counted in the timer's `rearmed` */
+    bool visits;          /* a visitor is shown what is pending (visit.c) */
     bool returned;        /* not left by an exception, or by the end of the thread */
     struct run_frame *outer;
 };
@@ -25,6 +26,10 @@ extern HIDDEN _Thread_local struct run_frame *run_frames;
 extern HIDDEN _Thread_local const hwt_timer *run_worker_of;
 /* To wait for this timer would be to wait for oneself. */
 bool run_is_inside(const hwt_timer *timer);
+/* The same, or in a hook of it, on whatever thread. */
+bool run_is_inside_any(const hwt_timer *timer);
+/* Its wheel is being looked through, by this thread: nothing may be filed. */
+bool run_is_visiting(const hwt_timer *timer);
 /* The same, and as its worker: not on an executor's thread. */
 bool run_is_inside_here(const hwt_timer *timer);
 struct run_frame *run_frame_of(const hwt_timeout *timeout);

@@ -7,6 +7,7 @@
 #include "lifecycle.h"
 #include "run.h"
 #include "uncaught.h"
+#include "visit.h"
 
 #define PREFETCH_AHEAD 12
 #define QUIET_TICKS    16
@@ -144,7 +145,7 @@ static uint64_t lanes_earliest(const hwt_timer *timer)
 static bool is_urgent(const hwt_timer *timer, uint64_t wake_before)
 {
     ck_pr_fence_store_load(); /* the plan is published before this looks (C4) */
-    if (load_seq(&timer->phase) >= PHASE_STOPPING)
+    if (load_seq(&timer->phase) >= PHASE_STOPPING || load_seq(&timer->asked))
         return true;
     for (unsigned i = 0; i < timer->lanes.count; i++) {
         const struct lane *lane = &timer->lanes.lane[i];
@@ -184,6 +185,14 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     return false;
 }
 
+void worker_arm(hwt_timer *timer)
+{
+    uint64_t wake_before;
+
+    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && !worker_plan(timer, &wake_before))
+        park_fire(&timer->park);
+}
+
 /*
  * The end of the tick, so that all that is due at it costs one wake-up; but after a while without
  * any, at the very deadline of what has a slot almost to itself: nobody else is delayed by that.
@@ -214,14 +223,26 @@ static void sleep_until_due(hwt_timer *timer)
     park_leave(&timer->park);
 }
 
+/* What others have asked for; then another pass, for what has come up meanwhile. */
+static void attend(hwt_timer *timer)
+{
+    uint32_t asked = exchange_seq(&timer->asked, 0); /* before it is looked at what that is */
+
+    if (asked & ASKED_VISIT)
+        visit_attend(timer);
+}
+
 static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
 {
     UNCAUGHT_TOLD;
-    for (;;) {
+    while (!must_leave(timer)) { /* pass or visitor may have forked */
         worker_pass(timer, false);
         if (must_leave(timer))
             return;
-        sleep_until_due(timer);
+        if (unlikely(load_relaxed(&timer->asked)))
+            attend(timer);
+        else
+            sleep_until_due(timer);
     }
 }
 

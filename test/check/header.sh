@@ -141,6 +141,7 @@ void (*stats_init)(hwt_stats *) = hwt_stats_init;
 void (*stats_init_size)(hwt_stats *, size_t) = hwt_stats_init_size;
 int (*stats)(const hwt_timer *, hwt_stats *) = hwt_timer_stats;
 int (*prometheus)(const hwt_stats *, const char *, char *, size_t) = hwt_stats_prometheus;
+int64_t (*visit_all)(hwt_timer *, hwt_visitor *, void *) = hwt_timer_visit;
 const char *(*version)(void) = hwt_version;
 
 /* The macros, as a program uses them. */

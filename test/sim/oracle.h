@@ -27,7 +27,8 @@ struct life {
     bool running, no_more, never_again;
     unsigned jobs; /* of the executor's that have it */
     unsigned releases;
-    bool starting; /* when a cancellation returned it was claimed, and its task not yet called */
+    unsigned shown; /* in the visit that is on */
+    bool starting;  /* when a cancellation returned it was claimed, and its task not yet called */
 };
 
 struct oracle {

@@ -248,6 +248,58 @@ static uint64_t next(void)
     return answer;
 }
 
+/* Shown what a call that had returned made pending, if it still is; nothing twice. */
+static void visitor(hwt_timeout *timeout, void *arg)
+{
+    struct life *life = hwt_timeout_arg(timeout);
+
+    (void)arg;
+    trace_say("visits");
+    SIM_CHECK(life->begun && !life->refused, "a timeout is shown that was not accepted");
+    SIM_CHECK(life->shown++ == 0, "a timeout is shown twice");
+    SIM_CHECK(!life->releases, "G16: a timeout is shown that was released");
+    SIM_CHECK(!life->back, "a timeout is shown that was handed back");
+    sim_plain_read(life->payload, 4);
+}
+
+/* One at a time, so that what is shown is known. */
+static bool visiting;
+
+static void visit(void)
+{
+    struct next_snapshot before;
+    unsigned runs[LIVES_MOST];
+    int64_t shown, count = 0;
+
+    if (visiting)
+        return;
+    visiting = true;
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        oracle.life[i].shown = 0;
+        runs[i] = oracle.life[i].runs;
+    }
+    oracle_before_next(&before);
+    call_begins(NULL, "visits, not", true);
+    shown = hwt_timer_visit(oracle.timer, visitor, NULL);
+    call_ends(NULL);
+    visiting = false;
+    trace_say("shown: %lld", (long long)shown);
+    SIM_CHECK(shown >= 0 || shown == -EBUSY || shown == -EOWNERDEAD || shown == -ESHUTDOWN ||
+                  shown == -EDEADLK,
+              "visit fails with %lld", (long long)shown);
+    for (unsigned i = 0; i < oracle.lives; i++)
+        count += oracle.life[i].shown;
+    SIM_CHECK(shown < 0 || shown == count, "%lld shown, %lld counted", (long long)count,
+              (long long)shown);
+    for (unsigned i = 0; shown >= 0 && i < oracle.lives; i++) {
+        const struct life *life = &oracle.life[i];
+        SIM_CHECK(before.deadline[i] == UINT64_MAX || before.calls[i] != life->calls ||
+                      !oracle_is_pending(life) || life->in_flight || life->shown ||
+                      life->runs != runs[i] || life->jobs,
+                  "timeout %u is pending, and was not shown", i);
+    }
+}
+
 static int advance(void)
 {
     int ran;
@@ -592,6 +644,7 @@ static void do_op(unsigned producer, unsigned i)
     case OP_SLEEP: sim_sleep(op->delay < 7 ? delays[op->delay] + 1 : 20 * TICK); break;
     case OP_PENDING: check_pending(); break;
     case OP_NEXT: next(); break;
+    case OP_VISIT: visit(); break;
     case OP_STOP: stop(); break;
     case OP_START: hwt_timer_start(oracle.timer); break;
     case OP_TRIM: pool_trim(); break;
@@ -748,6 +801,7 @@ void world_main(void *arg)
     oracle_reset(run->world, run->program);
     sim_forbidden_lock = NULL;
     memset(own_life, 0, sizeof own_life);
+    visiting = false;
     memset(&queue, 0, sizeof queue);
     queue.lock = memory_take(64, 64);
     begin(producers, others, &other_count);

@@ -35,6 +35,7 @@ enum op_code {
     OP_FORK,
     OP_OTHER_TIMER, /* create one, use it, destroy it */
     OP_RENEW,
+    OP_VISIT,
     OP_COUNT,
 };
 
