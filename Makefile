@@ -282,7 +282,7 @@ lint: ## closer: Run the static analysers that are installed
 		.ci/lint
 
 .PHONY: abi
-abi: all ## closer: Compare the ABI with that of REF (a git revision, by default the last tag)
+abi: all ## closer: Compare the ABI with that of the releases (or REF=..., a git revision)
 	@CC='$(CC)' BUILD=$(BUILD) REF='$(REF)' .ci/abi
 
 # A folder may have blanks in its name while it is packed, but not where the files are to stay.

@@ -14,6 +14,8 @@
  *   A size or enum field left 0, and a tick_ns of 0, mean the default.
  *   "Any thread" includes tasks and hooks, on the worker too, and the destructors of a thread's own
  *   data, but no signal handler. "On the worker" is in hwt_timer_advance if the caller drives.
+ *   A struct with a struct_size grows at its end from release to release. Each size that a released
+ *   header had is known: fields that it lacks have their defaults. Any other is -EINVAL.
  *   No call is a cancellation point: a thread that is cancelled while it waits here is so when the
  *   call has returned (a callback of yours may be one, except a hook that stop or destroy runs).
  *
@@ -21,7 +23,8 @@
  *
  *                                           schedule  cancel,     advance,       stop     destroy
  *                                                     reschedule  next_deadline
- *   schedule, start, fd, pending, stats       yes       yes         yes          yes      NO
+ *   schedule, renew, start, fd, pending,
+ *   stats, visit                              yes       yes         yes          yes      NO
  *   cancel, cancel_sync, reschedule, state    yes       yes         yes          yes      yes (a)
  *   advance, next_deadline                    yes       yes         yes (b)      yes      NO
  *   stop                                      yes       yes         yes          yes (c)  NO
@@ -31,7 +34,7 @@
  *   (a) With a handle that holds a reference, before, during and after destroy (G9). The one
  *       exception: with a clock of the caller's, hwt_timeout_reschedule reads that clock, so the
  *       clock and the timer must still be there; hwt_timeout_reschedule_at needs neither.
- *   (b) A second advance gets -EBUSY. Advance waits for a next_deadline, which waits for nobody.
+ *   (b) A second advance gets -EBUSY. Advance waits for a next_deadline, and both for a visit.
  *   (c) The later one waits for the first, and is handed back nothing.
  *   A fork may happen beside any of them, and inside a callback. In the child the parent's timers
  *   are dead (G12): calls say -ECHILD, or false; so does an advance, stop or submission that is on
@@ -43,7 +46,7 @@
  * a release build does not look for: it may act on another timeout. A debug build (make debug) ends
  * the process with a message; AddressSanitizer and valgrind report it (make asan).
  *
- * The guarantees G1 to G15 that comments speak of are listed in docs/guarantees.md.
+ * The guarantees G1 to G16 that comments speak of are listed in docs/guarantees.md.
  */
 #ifndef HWT_H
 #define HWT_H
@@ -66,22 +69,21 @@ extern "C" {
 #endif
 
 #define HWT_VERSION_MAJOR 1
-#define HWT_VERSION_MINOR 0
+#define HWT_VERSION_MINOR 1
 #define HWT_VERSION_PATCH 0
 
-/* The library's version at run time, "1.0.0". */
+/* The library's version at run time, "1.1.0". */
 const char *hwt_version(void);
 
+/* Nanoseconds in n microseconds, milliseconds, seconds. A fraction, as 0.5, does not compile. */
+#define HWT_USEC(n) (HWT_WHOLE(n) * UINT64_C(1000))
+#define HWT_MSEC(n) (HWT_WHOLE(n) * UINT64_C(1000000))
+#define HWT_SEC(n)  (HWT_WHOLE(n) * UINT64_C(1000000000))
 #ifdef __cplusplus
-#define HWT_UINT64_(n) static_cast<uint64_t>(n)
+#define HWT_WHOLE(n) static_cast<uint64_t>((n) | 0)
 #else
-#define HWT_UINT64_(n) ((uint64_t)(n))
+#define HWT_WHOLE(n) ((uint64_t)((n) | 0))
 #endif
-
-/* Nanoseconds in n microseconds, milliseconds, seconds. */
-#define HWT_USEC(n) (HWT_UINT64_(n) * UINT64_C(1000))
-#define HWT_MSEC(n) (HWT_UINT64_(n) * UINT64_C(1000000))
-#define HWT_SEC(n)  (HWT_UINT64_(n) * UINT64_C(1000000000))
 
 typedef struct hwt_timer hwt_timer;
 typedef struct hwt_timeout hwt_timeout;
@@ -116,7 +118,7 @@ typedef enum hwt_drive {
 
 /*
  * How a timer is made. Set up by hwt_config_init, read by hwt_timer_create only: everything it
- * points to but `clock`, `executor` and `log_arg` is copied.
+ * points to but `clock`, `executor`, `log_arg` and `worker_arg` is copied.
  */
 typedef struct hwt_config {
     size_t struct_size; /* set by hwt_config_init */
@@ -127,8 +129,8 @@ typedef struct hwt_config {
     hwt_wheel_kind wheel;
     uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
     /*
-     * Timeouts allocated up front: this many can be pending without malloc (those with a hook or a
-     * period count twice). Free timeouts are shared by the timers of a process.
+     * Timeouts allocated up front: this many can be pending without malloc (those with a hook, a
+     * period or a release count twice). Free timeouts are shared by the timers of a process.
      */
     size_t reserve;
     hwt_drive drive;
@@ -160,10 +162,26 @@ typedef struct hwt_config {
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
     uint64_t slow_task_ns; /* a task that ran longer is counted and logged; 0: never */
+    /*
+     * Since 1.1, on the worker's own thread: before its first pass, and after its last, also when a
+     * task has ended that thread: to attach it to a JVM, bind it to a node, name it to a tracer.
+     * Submissions do not wait for worker_start; a worker_exit is over when stop has returned. To
+     * wait for its timer in there is -EDEADLK. A caller that drives has no such thread. NULL: none.
+     */
+    void (*worker_start)(void *worker_arg);
+    void (*worker_exit)(void *worker_arg);
+    void *worker_arg;
 } hwt_config;
 
 /* Fills in the defaults. NULL is fine. */
 void hwt_config_init(hwt_config *config);
+/*
+ * Since 1.1 this is what is called: with the size that the program was compiled with, of which no
+ * byte behind is written. The function of the other name is for programs that were compiled with
+ * 1.0, and knows that size only. So it is with the three that end in _init.
+ */
+void hwt_config_init_size(hwt_config *config, size_t size);
+#define hwt_config_init(config) hwt_config_init_size((config), sizeof(hwt_config))
 
 /* ---- the timer ---- */
 
@@ -275,15 +293,24 @@ typedef struct hwt_spec {
     uint64_t delay_ns;
     uint64_t period_ns; /* 0: once */
     hwt_period_mode period_mode;
+    /*
+     * Since 1.1: called once, when `arg` is no longer needed: the timeout has ended, its task and
+     * hook have returned, and the last reference to it is dropped (G16). By whoever did the last of
+     * these, at once, under no lock: it may use the library as a hook may. A submission that fails
+     * does not call it. NULL: none.
+     */
+    void (*release)(void *arg);
 } hwt_spec;
 
 /* Zeroes all but struct_size. NULL is fine. */
 void hwt_spec_init(hwt_spec *spec);
+void hwt_spec_init_size(hwt_spec *spec, size_t size);
+#define hwt_spec_init(spec) hwt_spec_init_size((spec), sizeof(hwt_spec))
 
 /*
- * hwt_new_timeout with a hook or a period. The spec is copied. A periodic timeout is pending until
- * it is cancelled, and never runs concurrently with itself. Results as for hwt_new_timeout, and
- * -EINVAL for an unknown period_mode or struct_size. Any thread.
+ * hwt_new_timeout with a hook, a period or a release. The spec is copied. A periodic timeout is
+ * pending until it is cancelled, and never runs concurrently with itself. Results as for
+ * hwt_new_timeout, and -EINVAL for an unknown period_mode or struct_size. Any thread.
  */
 int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout);
 
@@ -341,6 +368,19 @@ hwt_timeout *hwt_timeout_ref(hwt_timeout *timeout);
 /* Drops one. Does not cancel. NULL is fine. */
 void hwt_timeout_unref(hwt_timeout *timeout);
 
+/*
+ * Since 1.1: *timeout has ended; its task, arg, hook, release and period are scheduled anew on
+ * `timer`, due in delay_ns. NULL for the timer means its own, which must not have been destroyed.
+ * What stop has handed back goes on in a successor this way. The caller's reference moves along:
+ * *timeout is the new handle, before the task can run, and what others hold is still the old one,
+ * which has ended. The release is called for the last one only. What was cancelled while it ran
+ * has ended too, even while that run goes on. As Go's Reset of a timer that has fired.
+ *
+ * 0; -EBUSY: it has not ended (hwt_timeout_reschedule moves it); -EINVAL: no handle; else as for
+ * hwt_schedule. One thread at a time for each reference.
+ */
+int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns);
+
 /* ---- driving it oneself, and event loops: HWT_DRIVE_CALLER ---- */
 
 /*
@@ -393,10 +433,13 @@ typedef struct hwt_stats {
     uint64_t slow_tasks;    /* ran longer than slow_task_ns */
     uint64_t late_ns_max;   /* from deadline to the start of the task */
     uint64_t late_log2[64]; /* runs by floor(log2(lateness in ns)); 0 ns counts in [0] */
+    uint64_t late_ns_sum;   /* since 1.1: over all runs */
 } hwt_stats;
 
 /* Zeroes all but struct_size. NULL is fine. */
 void hwt_stats_init(hwt_stats *stats);
+void hwt_stats_init_size(hwt_stats *stats, size_t size);
+#define hwt_stats_init(stats) hwt_stats_init_size((stats), sizeof(hwt_stats))
 
 /*
  * Fills *stats. After stop, scheduled == expired + cancelled + unprocessed (G3). Costs what
@@ -405,6 +448,36 @@ void hwt_stats_init(hwt_stats *stats);
  * -ECHILD in a forked child. Any thread.
  */
 int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats);
+
+/*
+ * Since 1.1: the counters in Prometheus' text format, as a page for its scraper: hwt_runs_total and
+ * so on; lateness as a histogram, hwt_late_seconds with _bucket, _sum and _count, from a
+ * microsecond by powers of two. `labels` are put on each line, as timer="rpc" or with commas
+ * between several; NULL: none. Of several timers each is a page of its own. It does not depend on
+ * the locale.
+ *
+ * As snprintf: writes at most `size` bytes with the NUL at their end, and returns the length that
+ * is needed without it; -EINVAL: no stats, an unknown struct_size, or no buffer for a size. Any
+ * thread; it reads *stats only.
+ */
+int hwt_stats_prometheus(const hwt_stats *stats, const char *labels, char *buffer, size_t size);
+
+/* Since 1.1: is shown a timeout, which is valid during the call without a reference. */
+typedef void hwt_visitor(hwt_timeout *timeout, void *arg);
+
+/*
+ * Since 1.1: calls visit(timeout, arg) for every timeout that was pending when this was called, and
+ * still is, each once, in no particular order; and returns how many. On the worker, between two
+ * passes, so after the task that is running; this waits for it. On this thread if the caller
+ * drives: then advance and the like of other threads wait for it. `visit` may look at the timeout,
+ * take a reference, cancel or move it, and schedule; nothing else. What it schedules is not shown.
+ * A visitor may end its thread, or throw, as a task may.
+ *
+ * -EINVAL: no timer or visitor; -EDEADLK from one of its own tasks, hooks or visitors; -ESHUTDOWN
+ * once stopped; -EBUSY while another thread is in advance; -EOWNERDEAD after a task, or this
+ * visitor, has ended the worker's thread; -ECHILD in a forked child. Any other thread.
+ */
+int64_t hwt_timer_visit(hwt_timer *timer, hwt_visitor *visit, void *arg);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -5,21 +5,40 @@
 #include <errno.h>
 #include <string.h>
 
+#include "struct_size.h"
+
 #define DEFAULT_TICK_NS HWT_MSEC(1)
 #define DEFAULT_SLOTS   512u
 #define LEAST_TICK_NS   HWT_USEC(1)
 #define MOST_SLOTS      (UINT32_C(1) << 20)
 
-void hwt_config_init(hwt_config *config)
+void hwt_config_init_size(hwt_config *config, size_t size)
 {
+    static const hwt_config defaults = {
+        .struct_size = sizeof defaults,
+        .tick_ns = DEFAULT_TICK_NS,
+        .ticks_per_wheel = DEFAULT_SLOTS,
+        .clock_id = CLOCK_MONOTONIC,
+        .thread_name = "hwt-worker",
+    };
+
+    struct_init(config, size, &defaults, sizeof defaults);
+}
+
+void(hwt_config_init)(hwt_config *config)
+{
+    hwt_config_init_size(config, CONFIG_SIZE_1_0);
+}
+
+bool config_take(hwt_config *taken, const hwt_config *config)
+{
+    hwt_config_init(taken);
     if (!config)
-        return;
-    memset(config, 0, sizeof *config);
-    config->struct_size = sizeof *config;
-    config->tick_ns = DEFAULT_TICK_NS;
-    config->ticks_per_wheel = DEFAULT_SLOTS;
-    config->clock_id = CLOCK_MONOTONIC;
-    config->thread_name = "hwt-worker";
+        return true;
+    if (!config_size_known(config->struct_size))
+        return false;
+    memcpy(taken, config, config->struct_size);
+    return true;
 }
 
 static bool enums_known(const hwt_config *config)
@@ -89,6 +108,9 @@ int config_apply(hwt_timer *timer, const hwt_config *config, uint32_t *slots)
     timer->executor = config->executor;
     timer->log = config->log;
     timer->log_arg = config->log_arg;
+    timer->worker_start = config->worker_start;
+    timer->worker_exit = config->worker_exit;
+    timer->worker_arg = config->worker_arg;
     strncpy(timer->thread_name, name, sizeof timer->thread_name - 1);
     timer->thread_name[sizeof timer->thread_name - 1] = '\0';
     return 0;

@@ -13,16 +13,13 @@
 /* In a task that this thread's own advance runs: it drives already. */
 static bool drives_here(const hwt_timer *timer)
 {
-    return timer->drive == HWT_DRIVE_CALLER && run_is_inside_here(timer);
+    return timer->drive == HWT_DRIVE_CALLER && run_is_inside_here(timer) && !run_is_visiting(timer);
 }
 
-/* Sets the descriptor to the next deadline, or to now if something came up meanwhile. */
-static void arm(hwt_timer *timer)
+/* Becomes the driver, to look; not in a visitor, who is in that role already, and may not file. */
+static bool looks(hwt_timer *timer)
 {
-    uint64_t wake_before;
-
-    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && !worker_plan(timer, &wake_before))
-        park_fire(&timer->park);
+    return !run_is_visiting(timer) && driver_begin(timer, DRIVER_LOOKS);
 }
 
 /* An event loop hears of the stop from this, and then no more from the descriptor. */
@@ -42,7 +39,7 @@ static void stop_driving(void *driven)
         return;
     }
     file_flush_returns(timer, FILE_WORTH_RETURNING);
-    arm(timer);
+    worker_arm(timer);
     driver_end(timer);
 }
 
@@ -158,10 +155,10 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
         return UINT64_MAX;
     if (drives_here(timer)) {
         earliest = look_ahead(timer);
-    } else if (timer->drive == HWT_DRIVE_CALLER && driver_begin(timer, DRIVER_LOOKS)) {
+    } else if (timer->drive == HWT_DRIVE_CALLER && looks(timer)) {
         if (load_acquire(&timer->phase) < PHASE_STOPPING) {
             earliest = look_ahead(timer);
-            arm(timer);
+            worker_arm(timer);
         }
         driver_end(timer);
     } else {
@@ -208,8 +205,8 @@ int hwt_timer_fd(hwt_timer *timer)
         return -ENOTSUP;
     fd = descriptor(timer, &is_new);
     /* Armed now, if nobody drives; otherwise whoever advances next does. No lock is held. */
-    if (fd >= 0 && is_new && !drives_here(timer) && driver_begin(timer, DRIVER_LOOKS)) {
-        arm(timer);
+    if (fd >= 0 && is_new && !drives_here(timer) && looks(timer)) {
+        worker_arm(timer);
         driver_end(timer);
     }
     return fd;

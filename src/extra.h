@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a timeout with a hook or a period has beside its block: a second block of the pool. */
+/* What a timeout with a hook, a period or a release has beside its block: a second one. */
 #ifndef HWT_EXTRA_H
 #define HWT_EXTRA_H
 
@@ -7,10 +7,16 @@
 
 /* The pool keeps the word and the link of the block to itself. */
 struct timeout_extra {
-    char pool[24];
+    char pool_word[8];
+    _Atomic uint32_t
+        keepers; /* with a release: timeouts that have this, a renewed one and its like */
+    uint32_t unused;
+    char pool_link[8];
     hwt_task *cancelled;
     void *arg;
     uint64_t period_ns;
+    void (*release)(void *arg);
+    _Atomic uint32_t users; /* of `arg`, if there is a release (release.h) */
     hwt_period_mode mode;
 };
 
@@ -28,13 +34,20 @@ static inline void *timeout_arg(const hwt_timeout *timeout)
     return unlikely(timeout->flags & FLAG_EXTENDED) ? timeout_extra(timeout)->arg : timeout->arg;
 }
 
+/* One timeout less that has it. */
+static inline void extra_drop(const hwt_timeout *timeout, struct timeout_extra *extra)
+{
+    if (!(timeout->flags & FLAG_RELEASE) || sub_acq_rel(&extra->keepers, 1) == 1)
+        pool_give((hwt_timeout *)(void *)extra);
+}
+
 /* The last reference is gone: back to the pool, with what belongs to it. */
 static inline void timeout_free(hwt_timeout *timeout)
 {
     struct timeout_extra *extra = timeout_extra(timeout);
 
     if (extra)
-        pool_give((hwt_timeout *)(void *)extra);
+        extra_drop(timeout, extra);
     pool_give(timeout);
 }
 

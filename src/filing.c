@@ -193,6 +193,32 @@ void file_undispatched(hwt_timer *timer, hwt_timeout *timeout)
         wheel_remove(w->wheel, timeout);
 }
 
+/* ---- looking through all ---- */
+
+/* What is due already waits for the next pass: where a callback may end the thread (C13). */
+static void put_agenda_off(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    hwt_timeout *timeout;
+
+    while ((timeout = wheel_take_on_agenda(w->wheel)) != NULL)
+        put_later(w, timeout, timeout_deadline(timeout));
+}
+
+void file_visit(hwt_timer *timer, bucket_see *see, void *context)
+{
+    struct worker *w = &timer->worker;
+
+    timer_check_acting(timer);
+    put_agenda_off(timer);
+    for (const hwt_timeout *timeout = w->later; timeout; timeout = fellow_next(timeout))
+        see(context, timeout);
+    for (const hwt_timeout *timeout = w->shelf; timeout; timeout = fellow_next(timeout))
+        see(context, timeout);
+    bucket_visit(&w->dispatched, see, context);
+    wheel_visit(w->wheel, see, context);
+}
+
 /* ---- adrift, nudged, over ---- */
 
 void file_adrift(hwt_timer *timer, hwt_timeout *timeout)

@@ -42,6 +42,9 @@ void file_bury(hwt_timer *timer, hwt_timeout *timeout);
 #define FILE_WORTH_RETURNING 8
 void file_flush_returns(hwt_timer *timer, uint32_t least);
 
+/* Between two passes: shows all that the worker holds. Nothing is filed or removed meanwhile. */
+void file_visit(hwt_timer *timer, bucket_see *see, void *context);
+
 /* Stop: all that the worker holds goes into the list, or adrift until its notice comes. */
 void file_reclaim_all(hwt_timer *timer);
 

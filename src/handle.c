@@ -8,6 +8,7 @@
 
 #include "extra.h"
 #include "quota.h"
+#include "release.h"
 #include "run.h"
 
 /* ---- cancel ---- */
@@ -70,7 +71,7 @@ HOT bool cancel(hwt_timeout *timeout)
     else if (timeout_has_ended(timeout) || (win = cancel_as_guest(timeout)) == CANCEL_LOST)
         return false;
     if (unlikely(timeout->flags & FLAG_EXTENDED) && win != CANCEL_RUNNING)
-        run_hook(timeout); /* while it runs its arg is in use: whoever runs it calls the hook */
+        run_last_words(timeout); /* while it runs its arg is in use: that is up to who runs it */
     return true;
 }
 
@@ -238,7 +239,19 @@ hwt_timeout *hwt_timeout_ref(hwt_timeout *timeout)
         return NULL;
     poison_check_alive(timeout);
     add_relaxed(&timeout->refs, 1);
+    if (has_release(timeout))
+        release_add_user(timeout);
     return timeout;
+}
+
+/* The timeout's block, and perhaps its argument (G16). */
+static __attribute__((noinline)) void unref_user(hwt_timeout *timeout)
+{
+    struct release release = release_drop_user(timeout);
+
+    if (timeout_drop(timeout))
+        timeout_free(timeout);
+    release_call(release);
 }
 
 void hwt_timeout_unref(hwt_timeout *timeout)
@@ -246,6 +259,8 @@ void hwt_timeout_unref(hwt_timeout *timeout)
     if (unlikely(!timeout))
         return;
     poison_check_alive(timeout);
-    if (timeout_drop(timeout))
+    if (has_release(timeout))
+        unref_user(timeout);
+    else if (timeout_drop(timeout))
         timeout_free(timeout);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "intake.h"
 
+#include <sched.h>
+#include <time.h>
+
 #include "filing.h"
 
 /* From a lane: the first time that the worker sees it. */
@@ -118,4 +121,14 @@ bool intake(hwt_timer *timer, uint64_t horizon)
     for (unsigned i = 0; i < timer->lanes.count; i++)
         quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
     return quiet;
+}
+
+void intake_pause(unsigned *times)
+{
+    struct timespec nap = {.tv_sec = 0, .tv_nsec = 50000};
+
+    if ((*times)++ < 100)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
 }

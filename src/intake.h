@@ -14,4 +14,10 @@
  */
 bool intake(hwt_timer *timer, uint64_t horizon);
 
+/*
+ * Some who have won a word are between two steps, and what they owe has not come yet: a little
+ * while before the next look.
+ */
+void intake_pause(unsigned *times);
+
 #endif

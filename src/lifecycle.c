@@ -12,11 +12,12 @@
 #include "pool.h"
 #include "registry.h"
 #include "run.h"
+#include "visit.h"
 #include "worker.h"
 
 const char *hwt_version(void)
 {
-    return "1.0.0";
+    return "1.1.0";
 }
 
 /* ---- create ---- */
@@ -120,8 +121,10 @@ static void init_shell(hwt_timer *timer)
     memset(&timer->reservation, 0, sizeof timer->reservation);
     store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->phase, PHASE_CREATED);
+    store_relaxed(&timer->asked, 0);
+    timer->visits = NULL;
     park_init(&timer->park, 0);
-    timer->has_attr = timer->has_thread = timer->forsaken = false;
+    timer->has_attr = timer->has_thread = timer->introduced = timer->forsaken = false;
     pthread_mutex_init(&timer->mutex, NULL);
     store_relaxed(&timer->driver, DRIVER_NONE);
     pthread_cond_init(&timer->stopped, NULL);
@@ -129,15 +132,12 @@ static void init_shell(hwt_timer *timer)
 
 int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
 {
-    hwt_config defaults;
+    hwt_config whole;
     hwt_timer *created;
     uint32_t slots = 0;
     int result;
 
-    hwt_config_init(&defaults);
-    if (!config)
-        config = &defaults;
-    if (!timer || config->struct_size != sizeof *config)
+    if (!timer || !config_take(&whole, config))
         return -EINVAL;
     if (!fork_watch())
         return -ENOMEM;
@@ -148,9 +148,9 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
     if (!created)
         return -ENOMEM;
     init_shell(created);
-    result = config_apply(created, config, &slots);
+    result = config_apply(created, &whole, &slots);
     if (result == 0)
-        result = create_parts(created, config, slots);
+        result = create_parts(created, &whole, slots);
     if (result != 0) {
         destroy_parts(created);
         registry_give(created);
@@ -207,6 +207,7 @@ void lifecycle_lose_worker(hwt_timer *timer)
     if (load_relaxed(&timer->phase) < PHASE_STOPPING)
         store_release(&timer->phase, PHASE_LOST);
     pthread_mutex_unlock(&timer->mutex);
+    visit_refuse_all(timer, -EOWNERDEAD);
     if (timer->worker.escaped)
         run_tell(timer, timer->worker.escaped,
                  "has ended the worker's thread: nothing runs any more, submissions fail");

@@ -13,9 +13,18 @@
 #include "guard.h"
 #include "lifecycle.h"
 #include "quota.h"
+#include "release.h"
 
 _Thread_local struct run_frame *run_frames;
 _Thread_local const hwt_timer *run_worker_of;
+
+/* Hooks that this thread is calling for its own cancellations: it has no frame for these. */
+struct hook_frame {
+    hwt_timeout *timeout;
+    const hwt_timer *timer;
+    struct hook_frame *outer;
+};
+static _Thread_local struct hook_frame *hook_frames;
 
 bool run_is_inside(const hwt_timer *timer)
 {
@@ -33,6 +42,24 @@ bool run_is_inside_here(const hwt_timer *timer)
             return true;
     }
     return false;
+}
+
+bool run_is_visiting(const hwt_timer *timer)
+{
+    for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
+        if (frame->timer == timer && frame->visits)
+            return true;
+    }
+    return false;
+}
+
+bool run_is_inside_any(const hwt_timer *timer)
+{
+    for (const struct hook_frame *frame = hook_frames; frame; frame = frame->outer) {
+        if (frame->timer == timer)
+            return true;
+    }
+    return run_is_inside(timer);
 }
 
 struct run_frame *run_frame_of(const hwt_timeout *timeout)
@@ -57,6 +84,25 @@ void run_hook(hwt_timeout *timeout)
     extra->cancelled(timeout, extra->arg);
     if (ends_run)
         frame->in_hook = false;
+}
+
+/* However the hook was left. */
+static void leave_last_words(void *left)
+{
+    const struct hook_frame *frame = left;
+
+    hook_frames = frame->outer;
+    release_call(release_drop_user_of(frame->timeout));
+}
+
+void run_last_words(hwt_timeout *timeout)
+{
+    struct hook_frame frame = {timeout, timeout->timer, hook_frames};
+    struct guard guard GUARDED = {.leave = leave_last_words, .what = &frame};
+
+    hook_frames = &frame;
+    guard_begin(&guard);
+    run_hook(timeout);
 }
 
 /* ---- telling the log ---- */
@@ -177,6 +223,24 @@ uint64_t run_next_of_current(const hwt_timer *timer)
     return earliest;
 }
 
+/* On the worker, in its pass: nothing is half-done when the argument is released. */
+static __attribute__((noinline)) void bury_and_release(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct release release = release_drop_user(timeout);
+
+    file_bury(timer, timeout);
+    run_frames->current = NULL; /* nobody shall look at it if this does not return (C13) */
+    release_call(release);
+}
+
+HOT void bury(hwt_timer *timer, hwt_timeout *timeout)
+{
+    if (has_release(timeout))
+        bury_and_release(timer, timeout);
+    else
+        file_bury(timer, timeout);
+}
+
 HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
 {
     uint64_t next = next_run(timer, timeout);
@@ -187,7 +251,7 @@ HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
     switch (timeout_finish(timeout, next, WORD_PENDING)) {
     case FINISH_EXPIRED:
         timeout_run_over(timeout);
-        file_bury(timer, timeout);
+        bury(timer, timeout);
         break;
     case FINISH_AGAIN:
         timeout_run_over(timeout);
@@ -199,7 +263,7 @@ HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
     case FINISH_CANCELLED:
         run_hook(timeout); /* part of the run: cancel_sync waits for it */
         timeout_run_over(timeout);
-        file_bury(timer, timeout);
+        bury(timer, timeout);
         break;
     }
 }
@@ -271,21 +335,33 @@ static bool finish_for_good(hwt_timer *timer, hwt_timeout *timeout, bool elsewhe
     return false;
 }
 
-static void abandon_current(const struct run_frame *frame)
+static struct release abandon_current(const struct run_frame *frame)
 {
     if (!finish_for_good(frame->timer, frame->current, frame->elsewhere) && !frame->in_hook)
         run_hook(frame->current);
     timeout_run_over(frame->current);
+    return release_drop_user_of(frame->current);
+}
+
+static void bury_refused(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct release release = release_drop_user_of(timeout);
+
+    file_bury(timer, timeout);
+    release_call(release);
 }
 
 __attribute__((cold)) void run_abandon(const struct run_frame *frame)
 {
+    struct release release;
+
     if (frame->refused)
-        file_bury(frame->timer, frame->refused);
+        bury_refused(frame->timer, frame->refused);
     if (!frame->current)
         return;
-    abandon_current(frame);
+    release = abandon_current(frame);
     file_bury(frame->timer, frame->current);
+    release_call(release);
 }
 
 /* ---- on an executor ---- */
@@ -330,7 +406,8 @@ static void drop_share(hwt_timeout *timeout)
 /* The executor's thread is the executor's affair; ours is that nobody waits for this job. */
 static __attribute__((cold)) void abandon_job(const struct run_frame *frame)
 {
-    abandon_current(frame);
+    if (!frame->ended)
+        release_call(abandon_current(frame));
     report(frame);
     drop_share(frame->current);
 }
@@ -347,6 +424,19 @@ static void leave_job(void *left)
     run_frames = frame->outer;
 }
 
+/* Stop, which waits for the report, waits for hook and release, too. */
+static void end_elsewhere(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
+{
+    enum finish finish = timeout_finish(timeout, next_run(timer, timeout), WORD_NUDGED);
+
+    if (finish == FINISH_CANCELLED)
+        run_hook(timeout); /* part of the run: cancel_sync waits for it */
+    timeout_run_over(timeout);
+    frame->ended = true;
+    if (finish != FINISH_AGAIN)
+        release_call(release_drop_user_of(timeout));
+}
+
 static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct run_frame frame = {
@@ -359,12 +449,10 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
     run_frames = &frame;
     guard_begin(&guard);
     call_task(timer, timeout);
-    if (likely(timer_is_ours(timer))) {
-        if (timeout_finish(timeout, next_run(timer, timeout), WORD_NUDGED) == FINISH_CANCELLED)
-            run_hook(timeout); /* part of the run: cancel_sync waits for it */
-        timeout_run_over(timeout);
+    if (likely(timer_is_ours(timer)))
+        end_elsewhere(timer, timeout, &frame);
+    if (likely(timer_is_ours(timer)))
         report(&frame);
-    }
     run_frames = frame.outer;
     frame.returned = true;
 }
@@ -402,7 +490,7 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
     run_frames->refused = timeout;
     run_hook(timeout);
     run_frames->refused = NULL;
-    file_bury(timer, timeout);
+    bury_refused(timer, timeout);
 }
 
 static void dispatch(hwt_timer *timer, hwt_timeout *timeout)

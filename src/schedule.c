@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Scheduling: the way of a timeout begins here, and goes on in lane.c. */
 #include <errno.h>
-#include <string.h>
 
 #include "extra.h"
 #include "lifecycle.h"
 #include "quota.h"
+#include "release.h"
+#include "struct_size.h"
 
-void hwt_spec_init(hwt_spec *spec)
+void hwt_spec_init_size(hwt_spec *spec, size_t size)
 {
-    if (!spec)
-        return;
-    memset(spec, 0, sizeof *spec);
-    spec->struct_size = sizeof *spec;
+    struct_init(spec, size, &(hwt_spec){0}, sizeof *spec);
+}
+
+void(hwt_spec_init)(hwt_spec *spec)
+{
+    hwt_spec_init_size(spec, SPEC_SIZE_1_0);
 }
 
 HOT hwt_timeout *fill_in(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
@@ -119,11 +122,17 @@ int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_
     return schedule(timer, task, arg, deadline, timeout);
 }
 
-/* ---- with a period or a hook ---- */
+/* ---- with a period, a hook or a release ---- */
+
+/* A spec of 1.0 has none. */
+static void (*spec_release(const hwt_spec *spec))(void *arg)
+{
+    return spec->struct_size > SPEC_SIZE_1_0 ? spec->release : NULL;
+}
 
 static int spec_check(const hwt_timer *timer, const hwt_spec *spec)
 {
-    if (!timer || !spec || spec->struct_size != sizeof *spec || !spec->task)
+    if (!timer || !spec || !spec_size_known(spec->struct_size) || !spec->task)
         return -EINVAL;
     if (spec->period_mode != HWT_FIXED_RATE && spec->period_mode != HWT_FIXED_RATE_SKIP &&
         spec->period_mode != HWT_FIXED_DELAY)
@@ -149,7 +158,10 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     extra->arg = spec->arg;
     extra->period_ns = spec->period_ns;
     extra->mode = spec->period_mode;
-    timeout->flags |= FLAG_EXTENDED;
+    extra->release = spec_release(spec);
+    store_relaxed(&extra->users, handle ? 2 : 1);
+    store_relaxed(&extra->keepers, 1);
+    timeout->flags |= FLAG_EXTENDED | (extra->release ? FLAG_RELEASE : 0);
     if (spec->period_ns)
         timeout->flags |= FLAG_PERIODIC;
     return submit(timer, timeout, deadline, handle);
@@ -164,7 +176,86 @@ int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
         return result;
     if (!due_in(timer, spec->delay_ns, &deadline))
         return -ECHILD;
-    if (!spec->period_ns && !spec->cancelled)
+    if (!spec->period_ns && !spec->cancelled && !spec_release(spec))
         return schedule(timer, spec->task, spec->arg, deadline, timeout);
     return schedule_extended(timer, spec, deadline, timeout);
+}
+
+/* ---- again, when it has ended ---- */
+
+/* As `ended` has it; with a release both have the same, which then is called for the last one. */
+static void *arg_again(const hwt_timeout *ended)
+{
+    struct timeout_extra *extra = timeout_extra(ended), *copy;
+
+    if (!extra)
+        return ended->arg;
+    if (has_release(ended)) {
+        release_add_user(ended); /* the new one's runtime; its handle is the caller's of now */
+        add_relaxed(&extra->keepers, 1);
+        return extra;
+    }
+    copy = (struct timeout_extra *)(void *)pool_take();
+    if (copy) {
+        copy->cancelled = extra->cancelled;
+        copy->arg = extra->arg;
+        copy->period_ns = extra->period_ns;
+        copy->release = NULL;
+        copy->mode = extra->mode;
+    }
+    return copy;
+}
+
+static int renew(hwt_timer *timer, hwt_timeout *ended, uint64_t deadline, hwt_timeout **handle)
+{
+    uint8_t kind = ended->flags & (FLAG_EXTENDED | FLAG_PERIODIC | FLAG_RELEASE);
+    void *arg = arg_again(ended);
+    hwt_timeout *timeout = NULL;
+    int result = -ENOMEM;
+
+    if (arg || !(kind & FLAG_EXTENDED))
+        timeout = fill_in(timer, ended->task, arg, deadline, true);
+    if (timeout) {
+        timeout->flags |= kind;
+        result = submit(timer, timeout, deadline, handle);
+    } else {
+        if (arg && kind & FLAG_EXTENDED)
+            extra_drop(ended, arg);
+        quota_give(timer);
+    }
+    if (result == 0) {
+        if (timeout_drop(ended))
+            timeout_free(ended);
+    } else if (has_release(ended)) {
+        release_drop_user(ended); /* not the last one: the caller's handle is */
+    }
+    return result;
+}
+
+/* A timer that is gone, or that a forked child has inherited, must not be waited for. */
+static int renewable(const hwt_timer *timer, const hwt_timeout *ended)
+{
+    if (!timeout_has_ended(ended))
+        return timer_is_ours(ended->timer) ? -EBUSY : -ECHILD;
+    if (!timer_is_ours(timer))
+        return -ECHILD;
+    return load_acquire(&timer->phase) >= PHASE_STOPPING ? -ESHUTDOWN : 0;
+}
+
+int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns)
+{
+    uint64_t deadline;
+    int result;
+
+    if (!timeout || !*timeout)
+        return -EINVAL;
+    poison_check_alive(*timeout);
+    if (!timer)
+        timer = (*timeout)->timer;
+    if ((result = renewable(timer, *timeout)) != 0 ||
+        (result = admit(timer, (*timeout)->task)) != 0)
+        return result;
+    if (!due_in(timer, delay_ns, &deadline))
+        return -ECHILD;
+    return renew(timer, *timeout, deadline, timeout);
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Counters lie where they are written, per lane and with the worker; reading adds them up. */
 #include <errno.h>
-#include <string.h>
 
 #include "quota.h"
+#include "struct_size.h"
 
-void hwt_stats_init(hwt_stats *stats)
+void hwt_stats_init_size(hwt_stats *stats, size_t size)
 {
-    if (!stats)
-        return;
-    memset(stats, 0, sizeof *stats);
-    stats->struct_size = sizeof *stats;
+    struct_init(stats, size, &(hwt_stats){0}, sizeof *stats);
+}
+
+void(hwt_stats_init)(hwt_stats *stats)
+{
+    hwt_stats_init_size(stats, STATS_SIZE_1_0);
 }
 
 static void add_lane(hwt_stats *stats, const struct lane *lane)
@@ -56,19 +58,28 @@ uint64_t hwt_timer_pending(const hwt_timer *timer)
     return stats.pending;
 }
 
-int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats)
+static void fill_in(const hwt_timer *timer, hwt_stats *stats)
 {
-    if (!timer || !stats || stats->struct_size != sizeof *stats)
-        return -EINVAL;
-    if (!timer_is_ours(timer))
-        return -ECHILD;
-    hwt_stats_init(stats);
     count_ledger(timer, stats);
     stats->runs += load_relaxed(&timer->worker.count.runs);
     stats->wakeups = load_relaxed(&timer->worker.count.wakeups);
     stats->slow_tasks = load_relaxed(&timer->run_count.slow_tasks);
     stats->late_ns_max = load_relaxed(&timer->run_count.late_max);
+    stats->late_ns_sum = load_relaxed(&timer->run_count.late_sum);
     for (unsigned i = 0; i < 64; i++)
         stats->late_log2[i] = load_relaxed(&timer->run_count.late_log2[i]);
+}
+
+int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats)
+{
+    hwt_stats whole = {0};
+
+    if (!timer || !stats || !stats_size_known(stats->struct_size))
+        return -EINVAL;
+    if (!timer_is_ours(timer))
+        return -ECHILD;
+    whole.struct_size = stats->struct_size;
+    fill_in(timer, &whole);
+    memcpy(stats, &whole, stats->struct_size);
     return 0;
 }

@@ -18,6 +18,7 @@ struct worker_counters {
 struct run_counters {
     _Atomic uint64_t slow_tasks;
     _Atomic uint64_t late_max;
+    _Atomic uint64_t late_sum;
     _Atomic uint64_t late_log2[64];
 };
 
@@ -29,11 +30,13 @@ static inline void count_lateness(struct run_counters *count, uint64_t late, boo
 
     if (!shared) {
         bump_single_writer(&count->late_log2[bin], 1);
+        bump_single_writer(&count->late_sum, late);
         if (late > most)
             store_relaxed(&count->late_max, late);
         return;
     }
     add_relaxed(&count->late_log2[bin], 1);
+    add_relaxed(&count->late_sum, late);
     while (late > most && !cas_acq_rel(&count->late_max, &most, late))
         continue;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Stop: the worker ends, and what had not ended is handed back (G8). */
 #include <errno.h>
-#include <sched.h>
-#include <time.h>
 
 #include "driver.h"
 #include "extra.h"
@@ -11,16 +9,7 @@
 #include "intake.h"
 #include "lifecycle.h"
 #include "run.h"
-
-static void pause_briefly(unsigned *times)
-{
-    struct timespec nap = {.tv_sec = 0, .tv_nsec = 50000};
-
-    if ((*times)++ < 100)
-        sched_yield();
-    else
-        nanosleep(&nap, NULL);
-}
+#include "visit.h"
 
 /*
  * The lanes are closed and the worker has ended. What is left can only be in a lane, in the
@@ -39,7 +28,7 @@ static void reclaim_all(hwt_timer *timer)
         file_reclaim_all(timer);
         if (quiet && w->adrift == 0 && load_seq(&timer->guests) == 0)
             break;
-        pause_briefly(&times);
+        intake_pause(&times);
     }
     file_flush_returns(timer, 1);
 }
@@ -51,6 +40,7 @@ static void end_worker(hwt_timer *timer)
     park_wake(&timer->park); /* the worker, or an event loop: until it advances the next time */
     if (timer->has_thread)
         pthread_join(timer->thread, NULL);
+    visit_refuse_all(timer, -ESHUTDOWN);
     driver_begin(timer, DRIVER_STOPS); /* an advance that is on ends soon: it looks at `phase` */
     reclaim_all(timer);
     driver_end(timer);
@@ -94,13 +84,22 @@ struct disposal {
     hwt_timeout *current;
 };
 
+/* Its release may not return either, and is called once. */
+static void drop_current(struct disposal *disposal)
+{
+    hwt_timeout *current = disposal->current;
+
+    disposal->current = NULL;
+    hwt_timeout_unref(current);
+}
+
 static void dispose_all(struct disposal *disposal)
 {
     hwt_timer *timer = disposal->frame.timer;
 
     while (timer_is_ours(timer) && (disposal->current = hwt_unprocessed_take(&disposal->list))) {
         run_hook(disposal->current);
-        hwt_timeout_unref(disposal->current);
+        drop_current(disposal);
     }
 }
 
@@ -112,7 +111,7 @@ static void leave_disposal(void *left)
     if (disposal->frame.returned)
         return;
     if (timer_is_ours(disposal->frame.timer)) {
-        hwt_timeout_unref(disposal->current);
+        drop_current(disposal);
         dispose_all(disposal);
     }
     run_frames = disposal->frame.outer;

@@ -94,6 +94,7 @@ enum timeout_flags {
     /* which clock its timer goes by, so that a handle that outlives the timer can tell */
     FLAG_BOOTTIME = 4,
     FLAG_CALLERS_CLOCK = 8,
+    FLAG_RELEASE = 16, /* whoever needs its argument is counted (release.h) */
 };
 
 /* Where the worker knows a timeout to be. */

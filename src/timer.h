@@ -66,6 +66,9 @@ struct worker {
     _Atomic uintptr_t acting;       /* who acts as the worker: for assertions */
 };
 
+/* What others ask the worker to do between two passes. */
+enum asked { ASKED_VISIT = 1, ASKED_DRAIN = 2 };
+
 /* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for his end (driver.h). */
 enum driver {
     DRIVER_NONE = 0,
@@ -91,6 +94,9 @@ struct hwt_timer {
     void *executor;
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
+    void (*worker_start)(void *worker_arg);
+    void (*worker_exit)(void *worker_arg);
+    void *worker_arg;
     uint8_t flags;        /* of its timeouts: the clock's bits */
     char thread_name[16]; /* what Linux takes */
     pthread_attr_t attr;
@@ -107,7 +113,10 @@ struct hwt_timer {
     alignas(CACHE_PAIR) pthread_mutex_t mutex; /* phase, thread */
     pthread_cond_t stopped;
     pthread_t thread;
+    struct visit *visits;   /* under `mutex`: calls that wait for the worker (visit.c) */
+    _Atomic uint32_t asked; /* of the worker, between two passes: enum asked */
     bool has_thread;
+    bool introduced;          /* the worker's own: worker_start has returned */
     _Atomic uint32_t driver;  /* enum driver; futex word */
     _Atomic uint32_t guests;  /* handle calls that stop must wait for (handle.c) */
     _Atomic uint32_t rearmed; /* runs on an executor's threads that have been re-armed (run.c) */
@@ -150,6 +159,13 @@ static inline void timer_tell_moved(hwt_timer *timer, struct lane *lane, uint64_
 {
     lane_tell_moved(lane, deadline);
     park_wake_for(&timer->park, deadline);
+}
+
+/* Asks the worker: said before he is woken, as all that is urgent (C4). */
+static inline void timer_ask(hwt_timer *timer, enum asked what)
+{
+    or_seq(&timer->asked, what);
+    park_wake(&timer->park);
 }
 
 /* For deadline_after, which clamps the sum. */

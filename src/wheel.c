@@ -323,6 +323,18 @@ hwt_timeout *wheel_pop(struct wheel *wheel)
     return wheel->pen ? fellows_pop(&wheel->pen) : wheel->ops->pop(wheel);
 }
 
+hwt_timeout *wheel_take_on_agenda(struct wheel *wheel)
+{
+    return agenda_first(&wheel->agenda) ? agenda_take(&wheel->agenda) : NULL;
+}
+
+void wheel_visit(const struct wheel *wheel, bucket_see *see, void *context)
+{
+    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout))
+        see(context, timeout);
+    wheel->ops->visit(wheel, see, context);
+}
+
 size_t wheel_check(struct wheel *wheel)
 {
     size_t count = agenda_check(&wheel->agenda) + wheel->ops->check(wheel);

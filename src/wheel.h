@@ -51,6 +51,7 @@ struct wheel_ops {
     /* Fetches what the next calls of `expire` will touch. */
     void (*foresee)(const struct wheel *wheel);
     hwt_timeout *(*pop)(struct wheel *wheel); /* any one; NULL: empty */
+    void (*visit)(const struct wheel *wheel, bucket_see *see, void *context); /* shows each */
     size_t (*check)(struct wheel *wheel);
 };
 
@@ -147,6 +148,10 @@ bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest);
 bool wheel_put_beside(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout);
 hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket);
 
+/* What was on its way to being run, in any order, its place stale; NULL: nothing is. */
+hwt_timeout *wheel_take_on_agenda(struct wheel *wheel);
+/* Shows all that is not. Nothing is filed or removed meanwhile. */
+void wheel_visit(const struct wheel *wheel, bucket_see *see, void *context);
 /* Any one, its place stale, until NULL; those that are noticed are handed back as such. */
 hwt_timeout *wheel_pop(struct wheel *wheel);
 /* Validator of debug builds and tests: counts the timeouts that are not noticed. */

@@ -204,6 +204,14 @@ static hwt_timeout *pop(struct wheel *wheel)
     return NULL;
 }
 
+static void show_all(const struct wheel *wheel, bucket_see *see, void *context)
+{
+    const struct hashed *w = container_of(wheel, const struct hashed, wheel);
+
+    for (uint32_t slot = 0; slot < w->slots; slot++)
+        bucket_visit(&w->slot[slot], see, context);
+}
+
 static size_t check(struct wheel *wheel)
 {
     struct hashed *w = hashed(wheel);
@@ -259,5 +267,6 @@ HIDDEN const struct wheel_ops wheel_hashed = {
     .prepare_at = prepare_at,
     .foresee = foresee,
     .pop = pop,
+    .visit = show_all,
     .check = check,
 };

@@ -381,6 +381,16 @@ static hwt_timeout *pop(struct wheel *wheel)
     return NULL;
 }
 
+static void show_all(const struct wheel *wheel, bucket_see *see, void *context)
+{
+    const struct hierarchical *w = container_of(wheel, const struct hierarchical, wheel);
+
+    for (unsigned level = 0; level < w->levels; level++) {
+        for (size_t i = 0; i <= w->level[level].mask; i++)
+            bucket_visit(&w->level[level].slot[i], see, context);
+    }
+}
+
 static size_t check(struct wheel *wheel)
 {
     struct hierarchical *w = hierarchical(wheel);
@@ -474,5 +484,6 @@ HIDDEN const struct wheel_ops wheel_hierarchical = {
     .prepare_at = prepare_at,
     .foresee = foresee,
     .pop = pop,
+    .visit = show_all,
     .check = check,
 };

@@ -7,6 +7,7 @@
 #include "lifecycle.h"
 #include "run.h"
 #include "uncaught.h"
+#include "visit.h"
 
 #define PREFETCH_AHEAD 12
 #define QUIET_TICKS    16
@@ -139,7 +140,7 @@ static uint64_t lanes_earliest(const hwt_timer *timer)
 static bool is_urgent(const hwt_timer *timer, uint64_t wake_before)
 {
     ck_pr_fence_store_load(); /* the plan is published before this looks (C4) */
-    if (load_seq(&timer->phase) >= PHASE_STOPPING)
+    if (load_seq(&timer->phase) >= PHASE_STOPPING || load_seq(&timer->asked))
         return true;
     for (unsigned i = 0; i < timer->lanes.count; i++) {
         const struct lane *lane = &timer->lanes.lane[i];
@@ -179,6 +180,14 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     return false;
 }
 
+void worker_arm(hwt_timer *timer)
+{
+    uint64_t wake_before;
+
+    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && !worker_plan(timer, &wake_before))
+        park_fire(&timer->park);
+}
+
 /*
  * The end of the tick, so that all that is due at it costs one wake-up; but after a while without
  * any, at the very deadline of what has a slot almost to itself: nobody else is delayed by that.
@@ -209,15 +218,41 @@ static void sleep_until_due(hwt_timer *timer)
     park_leave(&timer->park);
 }
 
+/* What others have asked for; then another pass, for what has come up meanwhile. */
+static void attend(hwt_timer *timer)
+{
+    uint32_t asked = exchange_seq(&timer->asked, 0); /* before it is looked at what that is */
+
+    if (asked & ASKED_VISIT)
+        visit_attend(timer);
+}
+
 static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
 {
     UNCAUGHT_TOLD;
-    for (;;) {
+    while (!must_leave(timer)) { /* pass or visitor may have forked */
         worker_pass(timer, false);
         if (must_leave(timer))
             return;
-        sleep_until_due(timer);
+        if (unlikely(load_relaxed(&timer->asked)))
+            attend(timer);
+        else
+            sleep_until_due(timer);
     }
+}
+
+/* The user's words on this thread, before all else that it does and after it. */
+static void introduce(hwt_timer *timer)
+{
+    if (timer->worker_start)
+        timer->worker_start(timer->worker_arg);
+    timer->introduced = true;
+}
+
+static void take_leave(hwt_timer *timer)
+{
+    if (timer->worker_exit && timer->introduced)
+        timer->worker_exit(timer->worker_arg);
 }
 
 /* Stopped; or in the child of a task that has forked; or a task has ended this thread. */
@@ -228,6 +263,7 @@ static void leave_work(void *left)
     if (likely(timer_is_ours(timer))) {
         if (load_relaxed(&timer->phase) < PHASE_STOPPING)
             lifecycle_lose_worker(timer);
+        take_leave(timer);
     } else {
         run_worker_of = NULL;
         lifecycle_leave_in_child(timer);
@@ -243,6 +279,8 @@ void *worker_main(void *argument)
     timer_act(timer);
     platform_name_worker(timer->thread_name);
     guard_begin(&guard);
-    work(timer);
+    introduce(timer);
+    if (likely(timer_is_ours(timer)))
+        work(timer);
     return NULL;
 }

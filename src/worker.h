@@ -14,5 +14,7 @@ void *worker_main(void *timer);
 int worker_pass(hwt_timer *timer, bool exact);
 /* Publishes the next wake-up; false: something has come up, do not sleep. */
 bool worker_plan(hwt_timer *timer, uint64_t *wake_before);
+/* Who drives: the descriptor is set to the next deadline, or to now if something has come up. */
+void worker_arm(hwt_timer *timer);
 
 #endif

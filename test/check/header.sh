@@ -34,6 +34,7 @@ template <typename a> constexpr bool same<a, a> = true;
 typedef uint64_t clock_function(void *clock);
 typedef int execute_function(void *executor, void (*run)(void *job), void *job);
 typedef void log_function(void *log_arg, const char *message);
+typedef void release_function(void *arg);
 typedef uint64_t histogram[64];
 
 FIELD(size_t, hwt_config, struct_size);
@@ -54,6 +55,10 @@ FIELD(log_function *, hwt_config, log);
 FIELD(void *, hwt_config, log_arg);
 FIELD(uint64_t, hwt_config, slow_task_ns);
 
+FIELD(release_function *, hwt_config, worker_start);
+FIELD(release_function *, hwt_config, worker_exit);
+FIELD(void *, hwt_config, worker_arg);
+
 FIELD(size_t, hwt_spec, struct_size);
 FIELD(hwt_task *, hwt_spec, task);
 FIELD(hwt_task *, hwt_spec, cancelled);
@@ -61,6 +66,7 @@ FIELD(void *, hwt_spec, arg);
 FIELD(uint64_t, hwt_spec, delay_ns);
 FIELD(uint64_t, hwt_spec, period_ns);
 FIELD(hwt_period_mode, hwt_spec, period_mode);
+FIELD(release_function *, hwt_spec, release);
 
 FIELD(size_t, hwt_stats, struct_size);
 FIELD(uint64_t, hwt_stats, scheduled);
@@ -75,6 +81,7 @@ FIELD(uint64_t, hwt_stats, wakeups);
 FIELD(uint64_t, hwt_stats, slow_tasks);
 FIELD(uint64_t, hwt_stats, late_ns_max);
 FIELD(histogram, hwt_stats, late_log2);
+FIELD(uint64_t, hwt_stats, late_ns_sum);
 
 FIELD(hwt_timeout *, hwt_unprocessed, first);
 FIELD(size_t, hwt_unprocessed, count);
@@ -91,13 +98,14 @@ VALUE(HWT_RUNNING, 1);
 VALUE(HWT_EXPIRED, 2);
 VALUE(HWT_CANCELLED, 3);
 VALUE(HWT_VERSION_MAJOR, 1);
-VALUE(HWT_VERSION_MINOR, 0);
+VALUE(HWT_VERSION_MINOR, 1);
 VALUE(HWT_VERSION_PATCH, 0);
 VALUE(HWT_USEC(3), UINT64_C(3000));
 VALUE(HWT_MSEC(3), UINT64_C(3000000));
 VALUE(HWT_SEC(1 + 2), UINT64_C(3000000000));
 
 void (*config_init)(hwt_config *) = hwt_config_init;
+void (*config_init_size)(hwt_config *, size_t) = hwt_config_init_size;
 int (*create)(hwt_timer **, const hwt_config *) = hwt_timer_create;
 int (*start)(hwt_timer *) = hwt_timer_start;
 bool (*is_stopped)(const hwt_timer *) = hwt_timer_is_stopped;
@@ -111,6 +119,7 @@ int (*new_timeout)(hwt_timer *, hwt_task *, void *, uint64_t, hwt_timeout **) =
 int (*new_timeout_at)(hwt_timer *, hwt_task *, void *, uint64_t, hwt_timeout **) =
     hwt_new_timeout_at;
 void (*spec_init)(hwt_spec *) = hwt_spec_init;
+void (*spec_init_size)(hwt_spec *, size_t) = hwt_spec_init_size;
 int (*schedule)(hwt_timer *, const hwt_spec *, hwt_timeout **) = hwt_schedule;
 bool (*cancel)(hwt_timeout *) = hwt_timeout_cancel;
 int (*cancel_sync)(hwt_timeout *) = hwt_timeout_cancel_sync;
@@ -125,12 +134,38 @@ void *(*arg_of)(const hwt_timeout *) = hwt_timeout_arg;
 uint64_t (*deadline_of)(const hwt_timeout *) = hwt_timeout_deadline;
 hwt_timeout *(*ref)(hwt_timeout *) = hwt_timeout_ref;
 void (*unref)(hwt_timeout *) = hwt_timeout_unref;
+int (*renew)(hwt_timeout **, hwt_timer *, uint64_t) = hwt_timeout_renew;
 int (*advance)(hwt_timer *) = hwt_timer_advance;
 uint64_t (*next_deadline)(hwt_timer *) = hwt_timer_next_deadline;
 int (*fd)(hwt_timer *) = hwt_timer_fd;
 void (*stats_init)(hwt_stats *) = hwt_stats_init;
+void (*stats_init_size)(hwt_stats *, size_t) = hwt_stats_init_size;
 int (*stats)(const hwt_timer *, hwt_stats *) = hwt_timer_stats;
+int (*prometheus)(const hwt_stats *, const char *, char *, size_t) = hwt_stats_prometheus;
+int64_t (*visit_all)(hwt_timer *, hwt_visitor *, void *) = hwt_timer_visit;
 const char *(*version)(void) = hwt_version;
+
+/* The macros, as a program uses them. */
+static uint64_t used(int n, unsigned char small, bool flag);
+static uint64_t used(int n, unsigned char small, bool flag)
+{
+    hwt_config config;
+    hwt_spec spec;
+    hwt_stats counters;
+
+    hwt_config_init(&config);
+    hwt_spec_init(&spec);
+    hwt_stats_init(&counters);
+    return HWT_USEC(n) + HWT_MSEC(small) + HWT_SEC(flag) + HWT_SEC(config.tick_ns) + spec.delay_ns +
+           counters.runs + HWT_SEC(-n);
+}
+uint64_t (*use)(int, unsigned char, bool) = used;
+END
+
+# A fraction of a second would be cut off: it does not compile.
+cat >"$tmp/fraction.c" <<'END'
+#include <hwt.h>
+uint64_t half = HWT_SEC(0.5);
 END
 
 # The layout of every public structure, as an object file's sizes.
@@ -150,6 +185,12 @@ everything() # compiler: clang has a switch for all warnings, of which some are 
         "-Wno-reserved-identifier -Wno-c++98-compat -Wno-c++98-compat-pedantic"
 }
 
+refused() # compiler language...
+{
+    ! "$@" -Iinclude -c -o "$tmp/o" "$tmp/fraction.c" 2>"$tmp/said" ||
+        { echo "$1 compiles HWT_SEC(0.5)"; exit 1; }
+}
+
 as_c() # compiler
 {
     local extra flags
@@ -159,6 +200,7 @@ as_c() # compiler
         $1 -x c $flags $warnings -Wstrict-prototypes $extra -c -o "$tmp/o" "$tmp/alone.c"
         # shellcheck disable=SC2086
         $1 -x c $flags $warnings -c -o "$tmp/o" "$tmp/contract.c"
+        refused "$1" -x c
     done
     compilers=$((compilers + 1))
 }
@@ -173,6 +215,7 @@ as_cxx() # compiler
         # shellcheck disable=SC2086
         $1 -x c++ $flags $warnings -Wold-style-cast -Wno-invalid-offsetof -c -o "$tmp/o" \
             "$tmp/contract.c"
+        refused "$1" -x c++
     done
     compilers=$((compilers + 1))
 }

@@ -36,7 +36,7 @@ int main(void)
     int rings = 0;
 
     sem_init(&rang, 0, 0);
-    if (strcmp(hwt_version(), "1.0.0") != 0 || hwt_timer_create(&timer, NULL) != 0)
+    if (strcmp(hwt_version(), "1.1.0") != 0 || hwt_timer_create(&timer, NULL) != 0)
         return 1;
     if (hwt_new_timeout(timer, ring, &rings, HWT_MSEC(5), NULL) != 0)
         return 2;
@@ -69,7 +69,7 @@ use() # prefix libdir
 {
     local flags
     export PKG_CONFIG_PATH=$2/pkgconfig
-    [ "$("$PKG_CONFIG" --modversion hwt)" = 1.0.0 ] || fail "hwt.pc has the wrong version"
+    [ "$("$PKG_CONFIG" --modversion hwt)" = 1.1.0 ] || fail "hwt.pc has the wrong version"
     read -ra flags <<<"$("$PKG_CONFIG" --cflags --libs hwt)"
     $CC "$tmp/x.c" "${flags[@]}" -o "$tmp/dynamic"
     LD_LIBRARY_PATH=$2 timeout 20 "$tmp/dynamic" >/dev/null || fail "the dynamic program: $?"
@@ -82,7 +82,7 @@ use() # prefix libdir
 
 # A plain prefix.
 mk install prefix="$tmp/usr"
-for f in include/hwt.h lib/libhwt.a lib/libhwt.so lib/libhwt.so.1 lib/libhwt.so.1.0.0 \
+for f in include/hwt.h lib/libhwt.a lib/libhwt.so lib/libhwt.so.1 lib/libhwt.so.1.1.0 \
     lib/pkgconfig/hwt.pc; do
     [ -e "$tmp/usr/$f" ] || fail "$f is not installed"
 done

@@ -534,11 +534,32 @@ void oracle_hook(struct life *life, hwt_timeout *timeout)
     (void)timeout;
     trace_say("hook of timeout %u", me);
     SIM_CHECK(life->with_hook, "G10: a hook is called that there is not");
+    SIM_CHECK(!life->releases, "G16: the hook of timeout %u is called after its release", me);
     SIM_CHECK(life->hooks++ == 0, "G10: the hook of timeout %u is called twice", me);
     SIM_CHECK(!life->back, "G10: timeout %u is handed back, and its hook is called", me);
     SIM_CHECK(!life->running, "G10: the hook of timeout %u is called while it runs", me);
     SIM_CHECK(sim_current->locks == 0, "G10: a hook is called under a lock");
     sim_plain_read(life->payload + 4, 4);
+}
+
+/* G16: once and last; who used the argument has made that known to who releases it. */
+void oracle_release(struct life *life)
+{
+    unsigned me = number_of(life);
+
+    trace_say("release of timeout %u", me);
+    SIM_CHECK(life->with_release && life->begun && !life->refused,
+              "G16: timeout %u is released, and was not accepted", me);
+    SIM_CHECK(life->releases++ == 0, "G16: timeout %u is released twice", me);
+    SIM_CHECK(!life->running, "G16: timeout %u is released while it runs", me);
+    SIM_CHECK(!life->held, "G16: timeout %u is released, and has handles", me);
+    SIM_CHECK(life->runs || life->wins || life->hooks || life->back || life->turned_away ||
+                  life->no_more || oracle.stopping,
+              "G16: timeout %u is released, and has not ended", me);
+    SIM_CHECK(sim_current->locks == 0, "G16: a release is called under a lock");
+    sim_plain_write(life->payload, 4);
+    sim_plain_write(life->payload + 4, 4);
+    life->never_again = true;
 }
 
 /* ---- the next deadline ---- */
@@ -641,6 +662,8 @@ static void check_life(const struct life *life)
 
     if (!life->accepted)
         return;
+    SIM_CHECK(life->releases == life->with_release, "G16: timeout %u is released %u times", me,
+              life->releases);
     SIM_CHECK(!life->running || oracle.lost, "timeout %u is still running", me);
     SIM_CHECK(life->wins + life->back <= 1, "G2: timeout %u ended %u times", me,
               life->wins + life->back);
@@ -658,7 +681,7 @@ static void check_life(const struct life *life)
 void oracle_check_stopped(void)
 {
     hwt_stats stats;
-    unsigned back = 0, wins = 0;
+    unsigned back = oracle.back, wins = 0;
 
     hwt_stats_init(&stats);
     SIM_CHECK(hwt_timer_stats(oracle.timer, &stats) == 0, "stats fail");

@@ -14,7 +14,7 @@ struct life {
     hwt_timeout *timeout; /* once it was returned; valid while a reference is held */
     uint32_t *payload;    /* plain memory: what one writes before, the other must see */
     uint8_t conduct;
-    bool begun, accepted, refused, periodic, with_hook;
+    bool begun, accepted, refused, periodic, with_hook, with_release;
     uint64_t period;
     hwt_period_mode mode;
     unsigned submitter; /* thread and 1, while it submits */
@@ -33,7 +33,9 @@ struct life {
     unsigned last_calls;
     unsigned armed_in; /* the advance, of this thread, in whose task it was submitted or re-armed */
     unsigned jobs;     /* of the executor's that have it */
-    bool starting; /* when a cancellation returned it was claimed, and its task not yet called */
+    unsigned releases;
+    unsigned shown; /* in the visit that is on */
+    bool starting;  /* when a cancellation returned it was claimed, and its task not yet called */
 };
 
 struct oracle {
@@ -51,6 +53,7 @@ struct oracle {
     unsigned runs;     /* of the crowd's and all others' tasks, ever */
     unsigned running;  /* tasks and hooks */
     unsigned accepted;
+    unsigned back; /* handed back, of what was renewed since */
     /* G5: what had happened when the worker last fell asleep, and how often it woke for nothing */
     unsigned happened, happened_before, excuses, futile;
     unsigned stops;             /* threads in a stop: bits */
@@ -95,6 +98,7 @@ void oracle_hook(struct life *life, hwt_timeout *timeout);
 void oracle_check_waits(void);
 /* Nothing runs any more: submissions say so (-EOWNERDEAD). */
 bool oracle_worker_is_over(void);
+void oracle_release(struct life *life);
 /* Whoever sleeps until a deadline does not sleep too long (G4). */
 void oracle_check_sleep(void);
 /* The bound that hwt_timer_next_deadline gives (C15). */

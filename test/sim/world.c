@@ -37,6 +37,7 @@ static bool accepted(struct life *life, int result)
 
 static void task(hwt_timeout *timeout, void *arg);
 static void hook(hwt_timeout *timeout, void *arg);
+static void release(void *arg);
 
 /* Everything at this level but the library itself happens at one moment. */
 static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool periodic,
@@ -55,18 +56,20 @@ static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool 
     life->periodic = periodic;
     life->with_hook = hooked;
     life->armed_in = oracle.advance_of[sim_current->index];
+    life->with_release = oracle.world->releases && (oracle.lives & 1);
     life->submitter = sim_current->index + 1;
     life->order = (uint64_t)sim_current->index << 40 | ++oracle.submissions[sim_current->index];
     sim_plain_write(life->payload, 4);
     sim_plain_write(life->payload + 4, 4);
     call_begins(life, handle ? "schedules" : "schedules and forgets", oracle.world->not_started);
     calls = life->calls;
-    if (periodic || hooked) {
+    if (periodic || hooked || life->with_release) {
         hwt_spec spec;
         hwt_spec_init(&spec);
         spec.task = task;
         spec.arg = life;
         spec.cancelled = hooked ? hook : NULL;
+        spec.release = life->with_release ? release : NULL;
         spec.delay_ns = delay;
         spec.period_ns = life->period = periodic ? 3 * TICK : 0;
         spec.period_mode = life->mode = (hwt_period_mode)(oracle.lives % 3);
@@ -167,6 +170,44 @@ static void move(struct life *life, uint64_t delay, bool to)
     oracle_established(life, word_deadline(word), word_deadline(word), calls, runs);
 }
 
+/* A new life begins with the same argument: by the only one who has a handle. */
+static void begin_anew(struct life *life)
+{
+    oracle.back += life->back;
+    life->runs = life->rearms = life->wins = life->hooks = life->back = life->turned_away = 0;
+    life->no_more = life->never_again = life->known = life->starting = false;
+    life->submitter = sim_current->index + 1;
+    life->order = (uint64_t)sim_current->index << 40 | ++oracle.submissions[sim_current->index];
+}
+
+/* Only what has ended: what ends while this is on would begin anew unseen. */
+static void renew(struct life *life, uint64_t delay)
+{
+    struct life before = *life;
+    int result;
+
+    if (life->held != 1u << sim_current->index || life->in_flight || life->running || life->jobs ||
+        (life->with_hook && life->wins && !life->hooks) || oracle.destroyed ||
+        hwt_timeout_state(life->timeout) < HWT_EXPIRED)
+        return;
+    begin_anew(life);
+    call_begins(life, "renews", false);
+    result = hwt_timeout_renew(&life->timeout, NULL, delay);
+    call_ends(life);
+    life->submitter = 0;
+    trace_say("renew: %d", result);
+    if (result == 0) {
+        oracle.accepted++;
+        return;
+    }
+    SIM_CHECK(life->timeout == before.timeout, "a renewal failed, and the handle has changed");
+    SIM_CHECK(result == -ENOBUFS || result == -ESHUTDOWN || result == -EOWNERDEAD,
+              "a renewal fails with %d", result);
+    before.calls = life->calls;
+    oracle.back -= before.back;
+    *life = before;
+}
+
 static void drop(struct life *life)
 {
     life->held &= (uint8_t) ~(1u << sim_current->index);
@@ -227,6 +268,58 @@ static unsigned count_advances(void)
     for (unsigned i = 0; i < sim_thread_count; i++)
         count += (oracle.left >> i & 1) && sim_threads[i].state != OVER;
     return count;
+}
+
+/* Shown what a call that had returned made pending, if it still is; nothing twice. */
+static void visitor(hwt_timeout *timeout, void *arg)
+{
+    struct life *life = hwt_timeout_arg(timeout);
+
+    (void)arg;
+    trace_say("visits");
+    SIM_CHECK(life->begun && !life->refused, "a timeout is shown that was not accepted");
+    SIM_CHECK(life->shown++ == 0, "a timeout is shown twice");
+    SIM_CHECK(!life->releases, "G16: a timeout is shown that was released");
+    SIM_CHECK(!life->back, "a timeout is shown that was handed back");
+    sim_plain_read(life->payload, 4);
+}
+
+/* One at a time, so that what is shown is known. */
+static bool visiting;
+
+static void visit(void)
+{
+    struct next_snapshot before;
+    unsigned runs[LIVES_MOST];
+    int64_t shown, count = 0;
+
+    if (visiting)
+        return;
+    visiting = true;
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        oracle.life[i].shown = 0;
+        runs[i] = oracle.life[i].runs;
+    }
+    oracle_before_next(&before);
+    call_begins(NULL, "visits, not", true);
+    shown = hwt_timer_visit(oracle.timer, visitor, NULL);
+    call_ends(NULL);
+    visiting = false;
+    trace_say("shown: %lld", (long long)shown);
+    SIM_CHECK(shown >= 0 || shown == -EBUSY || shown == -EOWNERDEAD || shown == -ESHUTDOWN ||
+                  shown == -EDEADLK,
+              "visit fails with %lld", (long long)shown);
+    for (unsigned i = 0; i < oracle.lives; i++)
+        count += oracle.life[i].shown;
+    SIM_CHECK(shown < 0 || shown == count, "%lld shown, %lld counted", (long long)count,
+              (long long)shown);
+    for (unsigned i = 0; shown >= 0 && i < oracle.lives; i++) {
+        const struct life *life = &oracle.life[i];
+        SIM_CHECK(before.deadline[i] == UINT64_MAX || before.calls[i] != life->calls ||
+                      !oracle_is_pending(life) || life->in_flight || life->shown ||
+                      life->runs != runs[i] || life->jobs,
+                  "timeout %u is pending, and was not shown", i);
+    }
 }
 
 static int advance(void)
@@ -408,6 +501,11 @@ static void hook(hwt_timeout *timeout, void *arg)
     }
 }
 
+static void release(void *arg)
+{
+    oracle_release(arg);
+}
+
 /* ---- the executor ---- */
 
 static struct {
@@ -418,12 +516,33 @@ static struct {
     uint32_t *lock; /* what its own lock would make known */
 } queue;
 
+/*
+ * NULL: it has ended, and its argument may have been released. A look that nobody notices: an
+ * executor has no right to it.
+ */
+static struct life *life_of(void *job)
+{
+    struct sim_thread *me = sim_current;
+    const hwt_timeout *timeout = job;
+    struct life *life = NULL;
+
+    sim_current = NULL;
+    if (word_code(load_relaxed(&timeout->word)) < WORD_EXPIRED)
+        life = hwt_timeout_arg(timeout);
+    sim_current = me;
+    return life;
+}
+
 static int execute(void *executor, void (*run)(void *job), void *job)
 {
+    struct life *life;
+
     (void)executor;
     oracle.happened++;
     if (oracle.world->executor_refuses && sim_choose(EVENT_CHOICE, 1, 6) > 0) {
-        ((struct life *)hwt_timeout_arg(job))->turned_away++;
+        life = life_of(job);
+        if (life)
+            life->turned_away++;
         trace_say("the executor refuses");
         return -1;
     }
@@ -457,10 +576,12 @@ static void *executor_main(void *arg)
         queue.count--;
         memory_acquire((uintptr_t)queue.lock);
         sim_point((uintptr_t)executor_main, 0);
-        life = hwt_timeout_arg(queue.job[at]);
-        life->jobs++;
+        life = life_of(queue.job[at]);
+        if (life)
+            life->jobs++;
         queue.run[at](queue.job[at]);
-        life->jobs--;
+        if (life)
+            life->jobs--;
         if (oracle.in_child) /* in which there is no other thread */
             sim_end_child();
         oracle_check_sleep();
@@ -713,6 +834,7 @@ static void with_handle(struct life *life, const struct op *op)
     case OP_CANCEL_SYNC: cancel_sync(life); break;
     case OP_MOVE: move(life, delays[op->delay], false); break;
     case OP_MOVE_AT: move(life, delays[op->delay], true); break;
+    case OP_RENEW: renew(life, delays[op->delay]); break;
     case OP_DROP: drop(life); break;
     case OP_REF:
         hwt_timeout_ref(life->timeout);
@@ -779,6 +901,7 @@ static void do_op(unsigned producer, unsigned i)
             let_others();
         next();
         break;
+    case OP_VISIT: visit(); break;
     case OP_STOP: stop(); break;
     case OP_START: hwt_timer_start(oracle.timer); break;
     case OP_TRIM: trim(); break;
@@ -1001,6 +1124,7 @@ void world_main(void *arg)
     sim_forbidden_lock = NULL;
     memset(own_life, 0, sizeof own_life);
     memset(taken, 0, sizeof taken);
+    visiting = false;
     memset(&queue, 0, sizeof queue);
     round_handle = NULL;
     queue.lock = memory_take(64, 64);

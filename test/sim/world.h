@@ -40,6 +40,8 @@ enum op_code {
     OP_BLOCKS,      /* takes some of the pool, and gives them back */
     OP_ROUND,       /* another timer again, with a handle that others move ... */
     OP_MOVE_ROUND,  /* ... also when it is no more */
+    OP_RENEW,
+    OP_VISIT,
     OP_COUNT,
 };
 
@@ -109,6 +111,7 @@ struct world {
     bool callers_clock;   /* which jumps ahead, and back */
     bool late_jobs;       /* the executor's threads may end theirs after destroy */
     bool hooks;           /* timeouts have one */
+    bool releases;        /* so do they of these, every other one */
     bool faults;          /* the system's calls fail now and then */
     bool ends_threads;    /* tasks may end their thread */
     bool not_started;     /* the first submission starts it */

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "visit.h"
+
+#include <errno.h>
+
+#include "driver.h"
+#include "filing.h"
+#include "guard.h"
+#include "intake.h"
+#include "lifecycle.h"
+#include "release.h"
+#include "run.h"
+#include "worker.h"
+
+/* A call that waits for the worker: on the caller's stack, in `visits`. */
+struct visit {
+    hwt_visitor *visit;
+    void *arg;
+    int64_t answer;
+    bool answered;
+    struct visit *next;
+};
+
+/* ---- a tour: by whoever acts as the worker ---- */
+
+struct tour {
+    struct run_frame frame;
+    hwt_visitor *visit;
+    void *arg;
+    int64_t count;
+    hwt_timeout *current; /* the visitor has it, and this is a user of its argument */
+};
+
+static bool is_pending(const hwt_timeout *timeout)
+{
+    return hwt_timeout_state(timeout) == HWT_PENDING;
+}
+
+static void leave_one(struct tour *tour)
+{
+    hwt_timeout *timeout = tour->current;
+
+    tour->current = NULL;
+    if (timeout)
+        release_call(release_drop_user_of(timeout));
+}
+
+/* The worker keeps the block: notices are taken in by this thread alone, and not now. */
+static void visit_one(void *context, const hwt_timeout *shown)
+{
+    struct tour *tour = context;
+    hwt_timeout *timeout = (hwt_timeout *)(uintptr_t)shown;
+
+    if (!timer_is_ours(tour->frame.timer) || !is_pending(timeout))
+        return;
+    if (has_release(timeout) && !release_join_users(timeout))
+        return;
+    tour->current = timeout;
+    if (is_pending(timeout)) {
+        tour->count++;
+        tour->visit(timeout, tour->arg);
+    }
+    leave_one(tour);
+}
+
+/* All that calls which have returned have made pending is where file_visit looks for it. */
+static void settle(hwt_timer *timer)
+{
+    unsigned times = 0;
+
+    intake(timer, DEADLINE_NEVER);
+    while (timer->worker.adrift > 0 || load_seq(&timer->guests) > 0) { /* half-way through a move */
+        intake_pause(&times);
+        intake(timer, DEADLINE_NEVER);
+    }
+}
+
+/* However the visitor was left. */
+static void leave_tour(void *left)
+{
+    struct tour *tour = left;
+
+    if (!tour->frame.returned)
+        leave_one(tour);
+    run_frames = tour->frame.outer;
+}
+
+static int64_t go_round(hwt_timer *timer, hwt_visitor *visit, void *arg)
+{
+    struct tour tour = {
+        .frame = {.timer = timer, .visits = true, .outer = run_frames}, .visit = visit, .arg = arg};
+    struct guard guard GUARDED = {.leave = leave_tour, .what = &tour};
+
+    settle(timer);
+    run_frames = &tour.frame;
+    guard_begin(&guard);
+    file_visit(timer, visit_one, &tour);
+    tour.frame.returned = true;
+    return timer_is_ours(timer) ? tour.count : -ECHILD;
+}
+
+/* ---- beside a worker ---- */
+
+static void answer(hwt_timer *timer, struct visit *visit, int64_t with)
+{
+    pthread_mutex_lock(&timer->mutex);
+    visit->answer = with;
+    visit->answered = true;
+    pthread_cond_broadcast(&timer->stopped);
+    pthread_mutex_unlock(&timer->mutex);
+}
+
+static struct visit *take_visit(hwt_timer *timer)
+{
+    struct visit *first;
+
+    pthread_mutex_lock(&timer->mutex);
+    first = timer->visits;
+    if (first)
+        timer->visits = first->next;
+    pthread_mutex_unlock(&timer->mutex);
+    return first;
+}
+
+struct attendance {
+    hwt_timer *timer;
+    struct visit *visit;
+    int64_t answer;
+};
+
+/* By the end of the tour, or because the visitor has ended the worker's thread. */
+static void leave_attendance(void *left)
+{
+    struct attendance *attendance = left;
+
+    if (timer_is_ours(attendance->timer))
+        answer(attendance->timer, attendance->visit, attendance->answer);
+}
+
+static void attend(hwt_timer *timer, struct visit *visit)
+{
+    struct attendance attendance = {timer, visit, -EOWNERDEAD};
+    struct guard guard GUARDED = {.leave = leave_attendance, .what = &attendance};
+
+    guard_begin(&guard);
+    attendance.answer = go_round(timer, visit->visit, visit->arg);
+}
+
+void visit_attend(hwt_timer *timer)
+{
+    struct visit *visit;
+
+    while (timer_is_ours(timer) && (visit = take_visit(timer)) != NULL)
+        attend(timer, visit);
+}
+
+void visit_refuse_all(hwt_timer *timer, int64_t with)
+{
+    struct visit *visit;
+
+    while ((visit = take_visit(timer)) != NULL)
+        answer(timer, visit, with);
+}
+
+/* Under `mutex`. 1: wait; otherwise the answer. */
+static int64_t enter(hwt_timer *timer, struct visit *visit)
+{
+    struct visit **last = &timer->visits;
+
+    if (load_relaxed(&timer->phase) >= PHASE_STOPPING)
+        return -ESHUTDOWN;
+    if (load_relaxed(&timer->phase) == PHASE_LOST)
+        return -EOWNERDEAD;
+    if (load_relaxed(&timer->phase) == PHASE_CREATED) /* nothing was ever submitted */
+        return 0;
+    while (*last)
+        last = &(*last)->next;
+    *last = visit;
+    return 1;
+}
+
+static int64_t visit_beside(hwt_timer *timer, struct visit *visit)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_mutex_lock(&timer->mutex);
+    visit->answer = enter(timer, visit);
+    if (visit->answer == 1) {
+        timer_ask(timer, ASKED_VISIT);
+        while (!visit->answered)
+            pthread_cond_wait(&timer->stopped, &timer->mutex);
+    }
+    pthread_mutex_unlock(&timer->mutex);
+    pthread_setcancelstate(state, NULL);
+    return visit->answer;
+}
+
+/* ---- by the caller's thread ---- */
+
+static void stop_driving(void *driven)
+{
+    hwt_timer *timer = driven;
+
+    if (!timer_is_ours(timer)) {
+        lifecycle_leave_in_child(timer);
+        return;
+    }
+    worker_arm(timer);
+    driver_end(timer);
+}
+
+static int64_t drive(hwt_timer *timer, hwt_visitor *visit, void *arg)
+{
+    struct guard guard GUARDED = {.leave = stop_driving, .what = timer};
+
+    guard_begin(&guard);
+    return go_round(timer, visit, arg);
+}
+
+static int64_t visit_here(hwt_timer *timer, hwt_visitor *visit, void *arg)
+{
+    int64_t visited;
+
+    if (!driver_begin(timer, DRIVER_LOOKS))
+        return load_acquire(&timer->phase) >= PHASE_STOPPING ? -ESHUTDOWN : -EBUSY;
+    if (load_acquire(&timer->phase) >= PHASE_STOPPING) {
+        driver_end(timer);
+        return -ESHUTDOWN;
+    }
+    visited = drive(timer, visit, arg);
+    return timer_is_ours(timer) ? visited : -ECHILD;
+}
+
+int64_t hwt_timer_visit(hwt_timer *timer, hwt_visitor *visit, void *arg)
+{
+    struct visit call = {.visit = visit, .arg = arg};
+
+    if (!timer || !visit)
+        return -EINVAL;
+    if (!timer_is_ours_now(timer))
+        return -ECHILD;
+    if (run_is_inside_any(timer))
+        return -EDEADLK;
+    if (load_acquire(&timer->phase) >= PHASE_STOPPING)
+        return -ESHUTDOWN;
+    if (timer->drive == HWT_DRIVE_CALLER)
+        return visit_here(timer, visit, arg);
+    return visit_beside(timer, &call);
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * libhwt: a thread-safe hashed-wheel timer runtime.
+ *
+ * hwt_timer is Netty's HashedWheelTimer, hwt_timeout its Timeout, hwt_task its TimerTask. Any
+ * number of threads schedule, cancel and move timeouts without a lock; one worker thread (or the
+ * caller's own, see hwt_timer_advance) runs the tasks of those that are due.
+ *
+ * Conventions
+ *   Every duration, delay and deadline is a uint64_t count of nanoseconds on the timer's own clock.
+ *   What can fail returns 0 (or a count) or a negative errno. On an error nothing has changed and
+ *   output arguments are untouched. Nothing here prints, aborts or changes errno on success.
+ *   NULL for a timer or a handle does no harm: -EINVAL, or false, 0 and the like.
+ *   A size or enum field left 0, and a tick_ns of 0, mean the default.
+ *   "Any thread" includes tasks and hooks, on the worker too, and the destructors of a thread's own
+ *   data, but no signal handler. "On the worker" is in hwt_timer_advance if the caller drives.
+ *   No call is a cancellation point: a thread that is cancelled while it waits here is so when the
+ *   call has returned (a callback of yours may be one, except a hook that stop or destroy runs).
+ *
+ * Which calls may run at the same time (row against column, on the same timer):
+ *
+ *                                           schedule  cancel,     advance,       stop     destroy
+ *                                                     reschedule  next_deadline
+ *   schedule, start, fd, pending, stats       yes       yes         yes          yes      NO
+ *   cancel, cancel_sync, reschedule, state    yes       yes         yes          yes      yes (a)
+ *   advance, next_deadline                    yes       yes         yes (b)      yes      NO
+ *   stop                                      yes       yes         yes          yes (c)  NO
+ *   destroy                                   NO        yes (a)     NO           NO       NO
+ *
+ *   What is not named goes with stats if it takes a timer, with state if it takes a handle.
+ *   (a) With a handle that holds a reference, before, during and after destroy (G9). The one
+ *       exception: with a clock of the caller's, hwt_timeout_reschedule reads that clock, so the
+ *       clock and the timer must still be there; hwt_timeout_reschedule_at needs neither.
+ *   (b) A second advance gets -EBUSY. Advance waits for a next_deadline, which waits for nobody.
+ *   (c) The later one waits for the first, and is handed back nothing.
+ *   A fork may happen beside any of them, and inside a callback. In the child the parent's timers
+ *   are dead (G12): calls say -ECHILD, or false; so does an advance, stop or submission that is on
+ *   when a callback of it forks. Fork handlers may create, use and destroy timers.
+ *   hwt_timeout_unref needs a reference that nobody else drops; everything else on one handle may
+ *   be called by several threads at once. An hwt_unprocessed list belongs to one thread at a time.
+ *
+ * A handle is dead once the reference it stands for was dropped. Using a dead one is a mistake that
+ * a release build does not look for: it may act on another timeout. A debug build (make debug) ends
+ * the process with a message; AddressSanitizer and valgrind report it (make asan).
+ *
+ * The guarantees G1 to G15 that comments speak of are listed in docs/guarantees.md.
+ */
+#ifndef HWT_H
+#define HWT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#if defined(__STRICT_ANSI__) && defined(__linux__)
+typedef int clockid_t; /* -std=c11 alone hides the C library's own, identical one */
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
+#define HWT_VERSION_MAJOR 1
+#define HWT_VERSION_MINOR 0
+#define HWT_VERSION_PATCH 0
+
+/* The library's version at run time, "1.0.0". */
+const char *hwt_version(void);
+
+/* Nanoseconds in n microseconds, milliseconds, seconds. */
+#define HWT_USEC(n) ((uint64_t)(n)*UINT64_C(1000))
+#define HWT_MSEC(n) ((uint64_t)(n)*UINT64_C(1000000))
+#define HWT_SEC(n)  ((uint64_t)(n)*UINT64_C(1000000000))
+
+typedef struct hwt_timer hwt_timer;
+typedef struct hwt_timeout hwt_timeout;
+
+/*
+ * What a timeout runs, and what a `cancelled` hook is. `timeout` is valid during the call without
+ * a reference; to keep it, take one (hwt_timeout_ref). It should be short, because the worker runs
+ * one task at a time. It may do anything, except
+ *   wait for its own timer: where that would deadlock it gets -EDEADLK;
+ *   end the worker's thread (pthread_exit, pthread_cancel): that was its last run, `log` is told,
+ *     submissions fail with -EOWNERDEAD, nothing runs any more, and stop hands back what had not;
+ *   throw an exception on the worker's thread: as on any, the process ends by std::terminate;
+ *     `log` is told whose it was;
+ *   leave by longjmp.
+ * Out of hwt_timer_advance, of stop and destroy (a hook), or to an executor, a C++ exception may
+ * pass, and a thread may be ended there: the timer stays whole. That was the last run of the
+ * timeout, even if it is periodic or re-armed; what was due with it runs in the next pass.
+ */
+typedef void hwt_task(hwt_timeout *timeout, void *arg);
+
+/* ---- configuration ---- */
+
+typedef enum hwt_wheel_kind {
+    HWT_WHEEL_HIERARCHICAL = 0, /* levels of wheels, as in Kafka and Linux */
+    HWT_WHEEL_HASHED = 1,       /* a single level with rounds, as in Netty and Dubbo */
+} hwt_wheel_kind;
+
+typedef enum hwt_drive {
+    HWT_DRIVE_WORKER = 0, /* a thread of the timer's own */
+    HWT_DRIVE_CALLER = 1, /* the caller's threads, through hwt_timer_advance */
+} hwt_drive;
+
+/*
+ * How a timer is made. Set up by hwt_config_init, read by hwt_timer_create only: everything it
+ * points to but `clock`, `executor` and `log_arg` is copied.
+ */
+typedef struct hwt_config {
+    size_t struct_size; /* set by hwt_config_init */
+    /* Granularity of wake-ups; default 1 ms; at least 1 us. A fine one costs nothing when idle. */
+    uint64_t tick_ns;
+    /* Slots per level, the lowest may have more; default 512; rounded up to 2^n; at most 2^20. */
+    uint32_t ticks_per_wheel;
+    hwt_wheel_kind wheel;
+    uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
+    /*
+     * Timeouts allocated up front: this many can be pending without malloc (those with a hook or a
+     * period count twice). Free timeouts are shared by the timers of a process.
+     */
+    size_t reserve;
+    hwt_drive drive;
+    /* CLOCK_MONOTONIC (default, and what 0 means), or CLOCK_BOOTTIME, which counts suspend too. */
+    clockid_t clock_id;
+    /*
+     * A clock of the caller's, read by any thread that schedules; it returns, and does not throw;
+     * only with HWT_DRIVE_CALLER. Deadlines have 61 bits, and the last means never: a reading of
+     * 2^61 - 2 ns or more counts as that, and makes due all but what is never due.
+     */
+    uint64_t (*now)(void *clock);
+    void *clock; /* its argument */
+    /*
+     * Where tasks run; NULL: on the worker. Called on the worker; it must see to it that run(job)
+     * is called once, soon, on any thread, and return 0; anything else is a refusal, which ends
+     * the timeout as cancelled. A due timeout that still waits there can be cancelled, and stop
+     * hands it back; run(job) must be called all the same, at any time later. What a task throws
+     * passes through run(job), and through execute if that calls it; execute throws nothing else.
+     */
+    int (*execute)(void *executor, void (*run)(void *job), void *job);
+    void *executor;                    /* its first argument */
+    const char *thread_name;           /* default "hwt-worker"; 15 bytes are used */
+    const pthread_attr_t *thread_attr; /* affinity, scheduling, stack of the worker; copied */
+    /*
+     * Warnings: a slow task, one that ended the worker's thread or threw on it, more than 64 timers
+     * at once, handles that nobody dropped (debug builds). Called on the thread that ran the task,
+     * in create or in destroy, under no lock; it returns, too.
+     */
+    void (*log)(void *log_arg, const char *message);
+    void *log_arg;
+    uint64_t slow_task_ns; /* a task that ran longer is counted and logged; 0: never */
+} hwt_config;
+
+/* Fills in the defaults. NULL is fine. */
+void hwt_config_init(hwt_config *config);
+
+/* ---- the timer ---- */
+
+/*
+ * Creates a timer; it does not run yet. One serves a whole process. A NULL config means all
+ * defaults. The caller owns *timer and gives it to hwt_timer_destroy. Any thread.
+ *
+ * 0; -EINVAL: a NULL out pointer, tick_ns under 1 us, more than 2^20 ticks per wheel, their product
+ * beyond INT64_MAX, an unknown enum, clock or struct_size, `now` without HWT_DRIVE_CALLER,
+ * `executor` without `execute`, a system clock that stands at 2^61 - 2 ns or more (a time namespace
+ * can do that); -ENOMEM; for a worker on CLOCK_BOOTTIME the errno of timerfd_create,
+ * timerfd_settime or eventfd (say, -EMFILE, or -EPERM in a sandbox).
+ */
+int hwt_timer_create(hwt_timer **timer, const hwt_config *config);
+
+/*
+ * Starts the worker. Not needed: the first submission does it. Any thread.
+ *
+ * 0, also when it runs already; -ESHUTDOWN once stopped; -EOWNERDEAD after a task has ended the
+ * worker's thread; -ECHILD in a forked child; the negative errno of pthread_create (say, -EPERM for
+ * a scheduling policy that is not permitted), after which it can be started again.
+ */
+int hwt_timer_start(hwt_timer *timer);
+
+/* True once stop has begun. Any thread. */
+bool hwt_timer_is_stopped(const hwt_timer *timer);
+
+/*
+ * Stops the timer if it runs, as hwt_timer_stop does with NULL for the list, and frees it. Handles
+ * stay valid (G9); no other thread may still be calling with the timer itself. NULL is fine.
+ *
+ * 0; -EDEADLK from one of its own tasks, or a destructor on the worker's thread. In a forked child
+ * it frees what it can; called there by a callback of the timer, when that has returned.
+ */
+int hwt_timer_destroy(hwt_timer *timer);
+
+/*
+ * Timeouts that were accepted and have not ended. Exact while nothing changes. It takes some 10 us
+ * per CPU that schedules: for monitoring, not for every call. Any thread.
+ */
+uint64_t hwt_timer_pending(const hwt_timer *timer);
+
+/* The timer's clock, in nanoseconds. Any thread. */
+uint64_t hwt_timer_now(const hwt_timer *timer);
+
+/* What stop hands back, each with a reference that the caller drops (hwt_timeout_unref). */
+typedef struct hwt_unprocessed {
+    hwt_timeout *first;
+    size_t count;
+} hwt_unprocessed;
+
+/*
+ * Ends the worker, after the task that is running has returned, and marks every timeout that has
+ * not ended as cancelled. These are handed back in *unprocessed, in no particular order; with NULL
+ * for it, their `cancelled` hooks run here instead. New submissions get -ESHUTDOWN; one that races
+ * with stop either fails or is handed back (G8). With an executor, this waits for tasks that are
+ * running there, not for those that still wait. Follows Netty's HashedWheelTimer.stop.
+ *
+ * 0; a second stop waits for the first and gets an empty list; -EDEADLK from one of its own tasks,
+ * or a destructor on the worker's thread; -ECHILD in a forked child. Any other thread.
+ */
+int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
+
+/* Takes the next one out of the list, with its reference; NULL: that was all. */
+hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);
+
+/* ---- scheduling ---- */
+
+/*
+ * Runs task(timeout, arg) once, on the worker or the executor, when the timer's clock has reached
+ * now + delay_ns, and within a tick of it if the worker is free (G1, G4). What is due runs in the
+ * order of deadlines, to the nanosecond; of what one thread has submitted for the same deadline,
+ * the first comes first (G15). Too large a delay means never. This thread does not run it before
+ * this has returned (G11). Any thread, without a lock (G7).
+ *
+ * With `timeout` not NULL, *timeout is a handle whose reference the caller drops with
+ * hwt_timeout_unref, whatever becomes of the timeout; it is stored before the task can run. With
+ * NULL there is nothing to drop.
+ *
+ * 0; -EINVAL: no timer or task; -ESHUTDOWN once stop began; -ENOBUFS at max_pending; -ENOMEM;
+ * -EOWNERDEAD after a task has ended the worker's thread; -ECHILD in a forked child;
+ * pthread_create's errno, if this was to start the worker.
+ */
+int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_ns,
+                    hwt_timeout **timeout);
+
+/* The same with a deadline on the timer's clock: it saves reading the clock. */
+int hwt_new_timeout_at(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline_ns,
+                       hwt_timeout **timeout);
+
+/* When a periodic timeout runs again (G14); as ScheduledExecutorService and Go name them. */
+typedef enum hwt_period_mode {
+    HWT_FIXED_RATE = 0,      /* at first + k * period, missed runs one after another */
+    HWT_FIXED_RATE_SKIP = 1, /* the same phase, missed runs dropped */
+    HWT_FIXED_DELAY = 2,     /* period after the end of the run before */
+} hwt_period_mode;
+
+typedef struct hwt_spec {
+    size_t struct_size; /* set by hwt_spec_init */
+    hwt_task *task;
+    /*
+     * Called once, if the timeout ends otherwise than by its last run and is not handed back by
+     * stop: in the thread that cancelled it, in stop or destroy, or where the executor refused it
+     * (G10). If it is cancelled while its task is running, then as soon as the task has returned,
+     * on the task's thread. NULL: none.
+     */
+    hwt_task *cancelled;
+    void *arg;
+    uint64_t delay_ns;
+    uint64_t period_ns; /* 0: once */
+    hwt_period_mode period_mode;
+} hwt_spec;
+
+/* Zeroes all but struct_size. NULL is fine. */
+void hwt_spec_init(hwt_spec *spec);
+
+/*
+ * hwt_new_timeout with a hook or a period. The spec is copied. A periodic timeout is pending until
+ * it is cancelled, and never runs concurrently with itself. Results as for hwt_new_timeout, and
+ * -EINVAL for an unknown period_mode or struct_size. Any thread.
+ */
+int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout);
+
+/* ---- one timeout: any thread that holds a reference, or its own task ---- */
+
+typedef enum hwt_state {
+    HWT_PENDING = 0,
+    HWT_RUNNING = 1,
+    HWT_EXPIRED = 2,   /* ran for the last time */
+    HWT_CANCELLED = 3, /* by cancel, by stop, or refused by the executor */
+} hwt_state;
+
+/*
+ * True: this call ended it, its task will not start (a periodic or re-armed one: not again), and
+ * its place under max_pending is free. False: it was running for the last time, or had ended.
+ * Whatever it returns, no run starts after it. It does not wait for a run that is on.
+ */
+bool hwt_timeout_cancel(hwt_timeout *timeout);
+
+/*
+ * The same, and waits until neither its task nor, after it, its hook is running: on return it never
+ * will again, and what the task uses can be freed. As Linux's timer_shutdown_sync. Hold no lock
+ * that the task takes, and let no two tasks wait for each other. A hook that another thread's
+ * hwt_timeout_cancel is calling just now, on that thread, is not waited for: then this returns 0,
+ * and that thread has won.
+ *
+ * 1 as for true above, 0 as for false; -EDEADLK from inside that very task; -ECHILD in a forked
+ * child.
+ */
+int hwt_timeout_cancel_sync(hwt_timeout *timeout);
+
+/*
+ * Moves the deadline to now + delay_ns. True: that is its deadline now. False: it has run, been
+ * cancelled, or is due and with the executor. Inside its own task: re-arms it for another run;
+ * false, if its place under max_pending has been taken meanwhile. From another thread while it
+ * runs: false. A periodic one goes on from the new deadline: its phase moves along. Moving it
+ * later, on every packet say, is one compare-and-swap and wakes nobody.
+ */
+bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns);
+bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns);
+
+hwt_state hwt_timeout_state(const hwt_timeout *timeout);
+bool hwt_timeout_is_expired(const hwt_timeout *timeout); /* running or expired */
+bool hwt_timeout_is_cancelled(const hwt_timeout *timeout);
+
+/* As it was scheduled. The timer may have been destroyed meanwhile. */
+hwt_timer *hwt_timeout_timer(const hwt_timeout *timeout);
+hwt_task *hwt_timeout_task(const hwt_timeout *timeout);
+void *hwt_timeout_arg(const hwt_timeout *timeout);
+/* The deadline in force, on the timer's clock; UINT64_MAX: never. */
+uint64_t hwt_timeout_deadline(const hwt_timeout *timeout);
+
+/* One more reference; returns its argument. */
+hwt_timeout *hwt_timeout_ref(hwt_timeout *timeout);
+/* Drops one. Does not cancel. NULL is fine. */
+void hwt_timeout_unref(hwt_timeout *timeout);
+
+/* ---- driving it oneself, and event loops: HWT_DRIVE_CALLER ---- */
+
+/*
+ * Runs on this thread, or hands to the executor, every task whose deadline has been reached, in
+ * order (G15), and returns how many. What these tasks submit for now runs in the next call (G11);
+ * periodic ones catch up within this one. Any thread, one at a time.
+ *
+ * -EINVAL on a worker-driven timer; -EDEADLK from inside one of its tasks; -EBUSY while another
+ * thread is in it; -ESHUTDOWN once stopped; -ECHILD in a forked child, that of a task included.
+ */
+int hwt_timer_advance(hwt_timer *timer);
+
+/*
+ * When hwt_timer_advance next has something to run, in nanoseconds on the timer's clock;
+ * UINT64_MAX: nothing pending, or nothing that is ever due. Exact for a timer that the caller
+ * drives, inside a task of its too: what is due now is now or earlier, and the task's own next run
+ * counts. While another thread is in advance, and for a worker-driven timer, it is a lower bound:
+ * never later than a deadline that a call which has returned has set. What is with the executor
+ * counts again when it comes back from there. It costs next to nothing while nothing changes,
+ * whatever is pending. Any thread.
+ */
+uint64_t hwt_timer_next_deadline(hwt_timer *timer);
+
+/*
+ * A descriptor for poll, epoll and the like, readable when hwt_timer_advance has something to do,
+ * also when another thread has submitted an earlier deadline. Once the timer is stopped it is
+ * readable until the next hwt_timer_advance has said -ESHUTDOWN, and never again: a loop hears of
+ * the stop and does not spin. Owned by the timer; nothing is to be read from it: advance makes it
+ * unreadable again. Linux: a timerfd, which whoever submits an earlier deadline sets; a sandbox
+ * that is entered later must go on allowing timerfd_settime.
+ *
+ * -EINVAL on a worker-driven timer; -ENOTSUP with a clock of the caller's; -ECHILD in a forked
+ * child; the errno of timerfd_create or timerfd_settime.
+ */
+int hwt_timer_fd(hwt_timer *timer);
+
+/* ---- looking inside ---- */
+
+typedef struct hwt_stats {
+    size_t struct_size;   /* set by hwt_stats_init */
+    uint64_t scheduled;   /* accepted by new_timeout and schedule */
+    uint64_t expired;     /* ended by having run for the last time (counted as that run starts) */
+    uint64_t cancelled;   /* by a call, or because the executor refused it */
+    uint64_t unprocessed; /* ended by stop */
+    uint64_t rejected;    /* refused at max_pending, or by the executor */
+    uint64_t pending;
+    uint64_t runs;          /* task calls, periodic ones each time */
+    uint64_t withdrawn;     /* cancelled before the worker ever saw them; part of cancelled */
+    uint64_t wakeups;       /* times the worker left its sleep */
+    uint64_t slow_tasks;    /* ran longer than slow_task_ns */
+    uint64_t late_ns_max;   /* from deadline to the start of the task */
+    uint64_t late_log2[64]; /* runs by floor(log2(lateness in ns)); 0 ns counts in [0] */
+} hwt_stats;
+
+/* Zeroes all but struct_size. NULL is fine. */
+void hwt_stats_init(hwt_stats *stats);
+
+/*
+ * Fills *stats. After stop, scheduled == expired + cancelled + unprocessed (G3). Costs what
+ * hwt_timer_pending costs. Lateness is measured against a clock reading that is at most a few
+ * milliseconds old while many tasks run in a row. 0; -EINVAL: NULL or an unknown struct_size;
+ * -ECHILD in a forked child. Any thread.
+ */
+int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* hwt_timer_visit, since 1.1: each timeout that is pending, once (G2, G12, C13, C18). */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support.h"
+
+#define TICK HWT_MSEC(1)
+
+TestSuite(visit, .init = test_arm);
+
+typedef struct guest {
+    unsigned shown;
+    hwt_timeout *timeout;
+} guest;
+
+static unsigned shown_ended;
+
+static void see(hwt_timeout *timeout, void *arg)
+{
+    guest *g = hwt_timeout_arg(timeout);
+
+    g->shown++;
+    shown_ended += hwt_timeout_state(timeout) != HWT_PENDING;
+    if (arg)
+        atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+static const uint64_t delays[] = {0,          1,           TICK / 2,   TICK,         TICK + 1,
+                                  7 * TICK,   99 * TICK,   HWT_SEC(3), HWT_SEC(777), HWT_SEC(86400),
+                                  UINT64_MAX, HWT_SEC(999)};
+
+/* In lanes, in every level of the wheel, due but for the nanoseconds of a tick, and never due. */
+WHEEL_TEST(visit, each_once)
+{
+    guest g[6 * COUNT_OF(delays)] = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    for (size_t i = 0; i < COUNT_OF(g); i++) {
+        cr_assert_eq(
+            hwt_new_timeout(r.timer, noop_task, &g[i], delays[i % COUNT_OF(delays)], &g[i].timeout),
+            0);
+        if (i % 7 == 6)
+            rig_advance_by(&r, TICK / 3);
+    }
+    for (int round = 0; round < 5; round++) {
+        int64_t pending = 0;
+
+        for (size_t i = 0; i < COUNT_OF(g); i++) {
+            if (i % 5 == (size_t)round)
+                hwt_timeout_cancel(g[i].timeout);
+            else if (i % 3 == 0)
+                hwt_timeout_reschedule(g[i].timeout, delays[(i + 4) % COUNT_OF(delays)]);
+            g[i].shown = 0;
+            pending += hwt_timeout_state(g[i].timeout) == HWT_PENDING;
+        }
+        cr_assert_eq(hwt_timer_visit(r.timer, see, NULL), pending);
+        for (size_t i = 0; i < COUNT_OF(g); i++)
+            cr_assert_eq(g[i].shown, hwt_timeout_state(g[i].timeout) == HWT_PENDING);
+        cr_assert_eq(hwt_timer_pending(r.timer), (uint64_t)pending);
+        rig_advance_by(&r, 3 * TICK + 17);
+    }
+    cr_assert_eq(shown_ended, 0);
+    for (size_t i = 0; i < COUNT_OF(g); i++)
+        hwt_timeout_unref(g[i].timeout);
+    rig_close(&r);
+}
+
+/* What was due keeps its order, and what it was put aside for runs (G15). */
+WHEEL_TEST(visit, changes_nothing)
+{
+    probe p[40] = {0};
+    atomic_uint shown = 0;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    for (size_t i = 0; i < COUNT_OF(p); i++)
+        cr_assert_eq(hwt_new_timeout_at(r.timer, probe_task, &p[i], 1 + i * 13 % 40, NULL), 0);
+    cr_assert_eq(rig_advance_to(&r, 20), 20); /* half of a tick */
+    cr_assert_eq(hwt_timer_visit(r.timer, see, &shown), 20);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), 21);
+    cr_assert_eq(rig_advance_to(&r, 40), 20);
+    for (size_t i = 0; i < COUNT_OF(p); i++) {
+        for (size_t j = 0; j < COUNT_OF(p); j++)
+            cr_assert((i * 13 % 40 < j * 13 % 40) == (p[i].order < p[j].order));
+    }
+    rig_close(&r);
+}
+
+static void act(hwt_timeout *timeout, void *arg)
+{
+    unsigned *n = arg;
+
+    switch ((*n)++ % 4) {
+    case 0: cr_assert(hwt_timeout_cancel(timeout)); break;
+    case 1: cr_assert(hwt_timeout_reschedule(timeout, 0)); break;
+    case 2: cr_assert(hwt_timeout_reschedule(timeout, HWT_SEC(50))); break;
+    default:
+        cr_assert_eq(
+            hwt_new_timeout(hwt_timeout_timer(timeout), noop_task, NULL, HWT_SEC(60), NULL), 0);
+    }
+    hwt_timeout_unref(hwt_timeout_ref(timeout));
+    cr_assert_eq(hwt_timer_visit(hwt_timeout_timer(timeout), act, arg), -EDEADLK);
+    cr_assert_eq(hwt_timer_stop(hwt_timeout_timer(timeout), NULL), -EDEADLK);
+    cr_assert_neq(hwt_timer_next_deadline(hwt_timeout_timer(timeout)), UINT64_MAX);
+}
+
+WHEEL_TEST(visit, a_visitor_may_change_all)
+{
+    unsigned n = 0;
+    probe p = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    for (int i = 0; i < 40; i++) {
+        hwt_spec spec;
+
+        probe_spec(&spec, &p, HWT_SEC(i + 1));
+        cr_assert_eq(hwt_schedule(r.timer, &spec, NULL), 0);
+    }
+    cr_assert_eq(hwt_timer_visit(r.timer, act, &n), 40, "what it schedules is not shown");
+    cr_assert_eq(p.hooks, 10);
+    cr_assert_eq(hwt_timer_pending(r.timer), 40);
+    cr_assert_eq(rig_advance_by(&r, 0), 10);
+    cr_assert_eq(hwt_timer_visit(r.timer, act, &n), 30);
+    rig_close(&r);
+}
+
+Test(visit, beside_a_worker)
+{
+    hwt_timer *timer = worker_timer();
+    atomic_uint shown = 0;
+    guest g[300] = {0};
+    gate hold = {0};
+
+    cr_assert_not_null(timer);
+    cr_assert_eq(hwt_timer_visit(timer, see, NULL), 0, "not started");
+    for (size_t i = 0; i < COUNT_OF(g); i++)
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, &g[i], HWT_SEC(60 + i), NULL), 0);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(hwt_timer_visit(timer, see, &shown), 300);
+    cr_assert_eq(shown, 900);
+    for (size_t i = 0; i < COUNT_OF(g); i++)
+        cr_assert_eq(g[i].shown, 3);
+    cr_assert_eq(hwt_new_timeout(timer, gate_task, &hold, 0, NULL), 0);
+    cr_assert(wait_count(&hold.entered, 1));
+    gate_open(&hold);
+    cr_assert_eq(hwt_timer_visit(timer, see, &shown), 300);
+    cr_assert_eq(hold.left, 1, "after the task that was running");
+    cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
+    cr_assert_eq(hwt_timer_visit(timer, see, NULL), -ESHUTDOWN);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* ---- from where it cannot be called ---- */
+
+static int64_t result;
+
+static void visit_in_task(hwt_timeout *timeout, void *arg)
+{
+    (void)arg;
+    result = hwt_timer_visit(hwt_timeout_timer(timeout), see, NULL);
+}
+
+WHEEL_TEST(visit, errors)
+{
+    hwt_timeout *timeout = NULL;
+    hwt_spec spec;
+    int status;
+    pid_t child;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    cr_assert_eq(hwt_timer_visit(NULL, see, NULL), -EINVAL);
+    cr_assert_eq(hwt_timer_visit(r.timer, NULL, NULL), -EINVAL);
+    hwt_spec_init(&spec);
+    spec.task = spec.cancelled = visit_in_task;
+    cr_assert_eq(hwt_schedule(r.timer, &spec, NULL), 0);
+    cr_assert_eq(rig_advance_by(&r, 0), 1);
+    cr_assert_eq(result, -EDEADLK);
+    cr_assert_eq(hwt_schedule(r.timer, &spec, &timeout), 0);
+    result = 0;
+    cr_assert(hwt_timeout_cancel(timeout));
+    cr_assert_eq(result, -EDEADLK, "in a hook, on this thread");
+    hwt_timeout_unref(timeout);
+    cr_assert_eq(hwt_timer_visit(r.timer, see, NULL), 0);
+    child = fork();
+    if (child == 0)
+        _exit(hwt_timer_visit(r.timer, see, NULL) == -ECHILD ? 0 : 1);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert_eq(hwt_timer_stop(r.timer, NULL), 0);
+    cr_assert_eq(hwt_timer_visit(r.timer, see, NULL), -ESHUTDOWN);
+    rig_close(&r);
+}
+
+static void *advance_main(void *arg)
+{
+    rig_advance_by(arg, 0);
+    return NULL;
+}
+
+WHEEL_TEST(visit, while_another_advances)
+{
+    pthread_t thread;
+    gate hold = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, gate_task, &hold, 0, NULL), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, advance_main, &r), 0);
+    cr_assert(wait_count(&hold.entered, 1));
+    cr_assert_eq(hwt_timer_visit(r.timer, see, NULL), -EBUSY);
+    gate_open(&hold);
+    pthread_join(thread, NULL);
+    cr_assert_eq(hwt_timer_visit(r.timer, see, NULL), 0);
+    rig_close(&r);
+}
+
+/* ---- a visitor that does not return ---- */
+
+static void end_thread(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    pthread_exit(NULL);
+}
+
+Test(visit, a_visitor_ends_the_worker)
+{
+    hwt_timer *timer = worker_timer();
+
+    cr_assert_not_null(timer);
+    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(60), NULL), 0);
+    cr_assert_eq(hwt_timer_visit(timer, end_thread, NULL), -EOWNERDEAD);
+    while (hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(60), NULL) == 0)
+        sleep_ms(1);
+    cr_assert_eq(hwt_timer_visit(timer, see, NULL), -EOWNERDEAD);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+static void *visit_main(void *arg)
+{
+    hwt_timer_visit(((rig *)arg)->timer, end_thread, NULL);
+    return NULL;
+}
+
+WHEEL_TEST(visit, a_visitor_ends_its_thread)
+{
+    pthread_t thread;
+    guest g = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, noop_task, &g, TICK, NULL), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, visit_main, &r), 0);
+    pthread_join(thread, NULL);
+    cr_assert_eq(hwt_timer_visit(r.timer, see, NULL), 1);
+    cr_assert_eq(rig_advance_by(&r, TICK), 1);
+    rig_close(&r);
+}
+
+static void fork_in_visit(hwt_timeout *timeout, void *arg)
+{
+    hwt_timer *timer = hwt_timeout_timer(timeout);
+
+    if (*(pid_t *)arg == 0)
+        *(pid_t *)arg = fork();
+    if (*(pid_t *)arg == 0 && hwt_timer_destroy(timer) != 0)
+        _exit(2);
+}
+
+WHEEL_TEST(visit, a_visitor_forks)
+{
+    pid_t self = getpid(), child = 0;
+    int64_t visited;
+    int status;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    for (int i = 0; i < 5; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, TICK, NULL), 0);
+    visited = hwt_timer_visit(r.timer, fork_in_visit, &child);
+    if (getpid() != self)
+        _exit(visited == -ECHILD ? 0 : 1);
+    cr_assert_eq(visited, 5);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    rig_close(&r);
+}
+
+/* ---- with an executor: what is due there and has not begun is pending ---- */
+
+static void (*shelf_run)(void *job);
+static void *shelf_job;
+
+static int put_on_shelf(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    shelf_run = run;
+    shelf_job = job;
+    return 0;
+}
+
+WHEEL_TEST(visit, with_the_executor)
+{
+    guest g = {0};
+    rig r;
+
+    rig_prepare(&r, wheel, 0);
+    r.config.execute = put_on_shelf;
+    cr_assert_eq(rig_open(&r), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, noop_task, &g, 0, NULL), 0);
+    cr_assert_eq(rig_advance_by(&r, 0), 1);
+    cr_assert_eq(hwt_timer_visit(r.timer, see, NULL), 1);
+    cr_assert_eq(g.shown, 1);
+    shelf_run(shelf_job);
+    cr_assert_eq(hwt_timer_visit(r.timer, see, NULL), 0);
+    rig_close(&r);
+}
