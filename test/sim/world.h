@@ -36,6 +36,7 @@ enum op_code {
     OP_OTHER_TIMER, /* create one, use it, destroy it */
     OP_RENEW,
     OP_VISIT,
+    OP_DRAIN,
     OP_COUNT,
 };
 
