@@ -28,6 +28,7 @@
  *   cancel, cancel_sync, reschedule, state    yes       yes         yes          yes      yes (a)
  *   advance, next_deadline                    yes       yes         yes (b)      yes      NO
  *   stop                                      yes       yes         yes          yes (c)  NO
+ *   drain                                     yes       yes         yes          yes (c)  yes (d)
  *   destroy                                   NO        yes (a)     NO           NO       NO
  *
  *   What is not named goes with stats if it takes a timer, with state if it takes a handle.
@@ -36,6 +37,7 @@
  *       clock and the timer must still be there; hwt_timeout_reschedule_at needs neither.
  *   (b) A second advance gets -EBUSY. Advance waits for a next_deadline, and both for a visit.
  *   (c) The later one waits for the first, and is handed back nothing.
+ *   (d) One that has begun before: destroy cuts it short, and waits until it has returned.
  *   A fork may happen beside any of them, and inside a callback. In the child the parent's timers
  *   are dead (G12): calls say -ECHILD, or false; so does an advance, stop or submission that is on
  *   when a callback of it forks. Fork handlers may create, use and destroy timers.
@@ -206,7 +208,7 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config);
  */
 int hwt_timer_start(hwt_timer *timer);
 
-/* True once stop has begun. Any thread. */
+/* True once stop, or a drain, has begun. Any thread. */
 bool hwt_timer_is_stopped(const hwt_timer *timer);
 
 /*
@@ -244,6 +246,19 @@ typedef struct hwt_unprocessed {
  * or a destructor on the worker's thread; -ECHILD in a forked child. Any other thread.
  */
 int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
+
+/*
+ * Since 1.1, for a worker-driven timer: refuses submissions from now on, ends what is periodic,
+ * after the run that is on, waits up to max_ns for all else to end, and then stops: what has not
+ * ended by then, and what is periodic, is handed back as by hwt_timer_stop, or its hook called.
+ * What is pending runs meanwhile, and may be cancelled, moved, and re-armed by its task. As the
+ * JDK's shutdown and awaitTermination.
+ *
+ * 0 and the errors of hwt_timer_stop; -EINVAL on a caller-driven timer. From its start
+ * hwt_timer_is_stopped is true. A stop or destroy by another thread cuts it short, and is the one
+ * that is handed the list; a second drain waits for the first and gets an empty list.
+ */
+int hwt_timer_drain(hwt_timer *timer, uint64_t max_ns, hwt_unprocessed *unprocessed);
 
 /* Takes the next one out of the list, with its reference; NULL: that was all. */
 hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);

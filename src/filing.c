@@ -89,6 +89,11 @@ static void put_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)
     fellows_push(&w->later, timeout, PLACE_LATER);
 }
 
+static bool goes_back(const struct worker *w, const hwt_timeout *timeout)
+{
+    return w->reclaiming == RECLAIM_ALL || timeout->flags & FLAG_PERIODIC;
+}
+
 void file_timeout(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
@@ -96,7 +101,7 @@ void file_timeout(hwt_timer *timer, hwt_timeout *timeout)
 
     timer_check_acting(timer);
     file_lower_bound(w, deadline);
-    if (unlikely(w->reclaiming))
+    if (unlikely(w->reclaiming) && goes_back(w, timeout))
         reclaim(timer, timeout);
     else if (unlikely(deadline <= w->pass_limit)) /* due, but submitted after what is running */
         put_later(w, timeout, deadline);
@@ -111,7 +116,7 @@ void file_in_order(hwt_timer *timer, hwt_timeout *timeout)
 
     timer_check_acting(timer);
     file_lower_bound(w, deadline);
-    if (unlikely(w->reclaiming))
+    if (unlikely(w->reclaiming) && goes_back(w, timeout))
         reclaim(timer, timeout);
     else
         wheel_insert(w->wheel, timeout, deadline);
@@ -217,6 +222,37 @@ void file_visit(hwt_timer *timer, bucket_see *see, void *context)
         see(context, timeout);
     bucket_visit(&w->dispatched, see, context);
     wheel_visit(w->wheel, see, context);
+}
+
+/*
+ * For a drain, one of those that would never end: into the list, with a reference of that. The
+ * worker's own share is given up when all have been looked through.
+ */
+static void reclaim_periodic(void *context, const hwt_timeout *shown)
+{
+    hwt_timeout *timeout = (hwt_timeout *)(uintptr_t)shown;
+    hwt_timer *timer = context;
+    struct worker *w = &timer->worker;
+
+    if (!(timeout->flags & FLAG_PERIODIC) || !timeout_reclaim(timeout))
+        return;
+    add_relaxed(&timeout->refs, 1);
+    quota_give(timer);
+    bump_single_writer(&w->count.unprocessed, 1);
+    timeout->link.next = w->reclaimed ? &w->reclaimed->link : NULL;
+    w->reclaimed = timeout;
+}
+
+void file_reclaim_periodic(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+
+    w->reclaiming = RECLAIM_PERIODIC; /* and what comes later */
+    file_visit(timer, reclaim_periodic, timer);
+    for (hwt_timeout *timeout = w->reclaimed; timeout; timeout = timeout_next_linked(timeout)) {
+        if (timeout->place != PLACE_NOTICED)
+            file_noticed(timer, timeout);
+    }
 }
 
 /* ---- adrift, nudged, over ---- */

@@ -45,6 +45,8 @@ void file_flush_returns(hwt_timer *timer, uint32_t least);
 /* Between two passes: shows all that the worker holds. Nothing is filed or removed meanwhile. */
 void file_visit(hwt_timer *timer, bucket_see *see, void *context);
 
+/* Drain: all periodic ones go into the list, now or when they are filed. Once. */
+void file_reclaim_periodic(hwt_timer *timer);
 /* Stop: all that the worker holds goes into the list, or adrift until its notice comes. */
 void file_reclaim_all(hwt_timer *timer);
 

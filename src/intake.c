@@ -103,7 +103,7 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
     bool quiet = true;
 
     collect_notices(timer, lane);
-    if (unlikely(timer->worker.reclaiming))
+    if (unlikely(timer->worker.reclaiming == RECLAIM_ALL))
         quiet = lane_sweep_all(lane, meet_all, timer);
     else if (take_bound(timer, &lane->earliest, horizon))
         lane_sweep(lane, meet_all, timer);

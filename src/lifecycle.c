@@ -123,6 +123,7 @@ static void init_shell(hwt_timer *timer)
     store_relaxed(&timer->phase, PHASE_CREATED);
     store_relaxed(&timer->asked, 0);
     timer->visits = NULL;
+    timer->drains = 0;
     park_init(&timer->park, 0);
     timer->has_attr = timer->has_thread = timer->introduced = timer->forsaken = false;
     pthread_mutex_init(&timer->mutex, NULL);
@@ -187,7 +188,7 @@ int lifecycle_begin(hwt_timer *timer)
     if (!timer_is_ours_now(timer))
         return -ECHILD;
     pthread_mutex_lock(&timer->mutex);
-    if (load_relaxed(&timer->phase) >= PHASE_STOPPING) {
+    if (load_relaxed(&timer->phase) >= PHASE_DRAINING) {
         result = -ESHUTDOWN;
     } else if (load_relaxed(&timer->phase) == PHASE_LOST) {
         result = -EOWNERDEAD;
@@ -204,8 +205,10 @@ int lifecycle_begin(hwt_timer *timer)
 void lifecycle_lose_worker(hwt_timer *timer)
 {
     pthread_mutex_lock(&timer->mutex); /* start may not be done yet; stop may have begun */
-    if (load_relaxed(&timer->phase) < PHASE_STOPPING)
+    if (load_relaxed(&timer->phase) < PHASE_DRAINING)
         store_release(&timer->phase, PHASE_LOST);
+    else if (load_relaxed(&timer->phase) == PHASE_DRAINING)
+        store_release(&timer->phase, PHASE_DRAINED);
     pthread_mutex_unlock(&timer->mutex);
     visit_refuse_all(timer, -EOWNERDEAD);
     if (timer->worker.escaped)
@@ -223,7 +226,7 @@ int hwt_timer_start(hwt_timer *timer)
 
 bool hwt_timer_is_stopped(const hwt_timer *timer)
 {
-    return !timer || !timer_is_ours(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING;
+    return !timer || !timer_is_ours(timer) || load_acquire(&timer->phase) >= PHASE_DRAINING;
 }
 
 uint64_t hwt_timer_now(const hwt_timer *timer)
@@ -300,6 +303,7 @@ int hwt_timer_destroy(hwt_timer *timer)
         return destroy_inherited(timer);
     if (result != 0)
         return result;
+    stop_await_drains(timer);
     pthread_mutex_destroy(&timer->mutex);
     pthread_cond_destroy(&timer->stopped);
     large = was_large(timer);

@@ -7,6 +7,8 @@
 
 /* Ready for submissions: started if need be. 0 or a negative errno. Any thread. */
 int lifecycle_begin(hwt_timer *timer);
+/* Before its end: a drain that was cut short has left it (stop.c). */
+void stop_await_drains(hwt_timer *timer);
 /* On the worker's thread, which a task is ending: nothing will run any more, and all are told. */
 void lifecycle_lose_worker(hwt_timer *timer);
 /*

@@ -239,7 +239,7 @@ static int renewable(const hwt_timer *timer, const hwt_timeout *ended)
         return timer_is_ours(ended->timer) ? -EBUSY : -ECHILD;
     if (!timer_is_ours(timer))
         return -ECHILD;
-    return load_acquire(&timer->phase) >= PHASE_STOPPING ? -ESHUTDOWN : 0;
+    return load_acquire(&timer->phase) >= PHASE_DRAINING ? -ESHUTDOWN : 0;
 }
 
 int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns)

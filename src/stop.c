@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Stop: the worker ends, and what had not ended is handed back (G8). */
 #include <errno.h>
+#include <time.h>
 
 #include "driver.h"
 #include "extra.h"
@@ -22,7 +23,7 @@ static void reclaim_all(hwt_timer *timer)
     struct worker *w = &timer->worker;
     unsigned times = 0;
 
-    w->reclaiming = true;
+    w->reclaiming = RECLAIM_ALL;
     for (;;) {
         bool quiet = intake(timer, DEADLINE_NEVER);
         file_reclaim_all(timer);
@@ -177,6 +178,108 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
     if (run_is_inside(timer))
         return -EDEADLK;
     return stop(timer, unprocessed);
+}
+
+/* ---- drain ---- */
+
+#define NAP_LEAST HWT_USEC(50)
+#define NAP_MOST  HWT_MSEC(2)
+
+void stop_await_drains(hwt_timer *timer)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_mutex_lock(&timer->mutex);
+    while (timer->drains > 0)
+        pthread_cond_wait(&timer->stopped, &timer->mutex);
+    pthread_mutex_unlock(&timer->mutex);
+    pthread_setcancelstate(state, NULL);
+}
+
+/* True: this call is the one that drains it. Otherwise it has been stopped on return. */
+static bool begin_drain(hwt_timer *timer)
+{
+    uint32_t phase;
+    bool first;
+
+    pthread_mutex_lock(&timer->mutex);
+    timer->drains++;
+    phase = load_relaxed(&timer->phase);
+    first = phase < PHASE_DRAINING;
+    if (first) /* without a worker there is nothing to wait for */
+        store_seq(&timer->phase, phase == PHASE_RUNNING ? PHASE_DRAINING : PHASE_DRAINED);
+    while (!first && load_relaxed(&timer->phase) != PHASE_STOPPED)
+        pthread_cond_wait(&timer->stopped, &timer->mutex);
+    pthread_mutex_unlock(&timer->mutex);
+    return first;
+}
+
+static void end_drain(void *drained)
+{
+    hwt_timer *timer = drained;
+
+    if (!timer_is_ours(timer)) /* a hook has forked, and this is the child */
+        return;
+    pthread_mutex_lock(&timer->mutex);
+    timer->drains--;
+    pthread_cond_broadcast(&timer->stopped); /* destroy may be waiting for it */
+    pthread_mutex_unlock(&timer->mutex);
+}
+
+/*
+ * Until the worker says that all has ended, somebody else stops the timer, or the time is over. Who
+ * cancels the last one tells nobody: so this looks now and then, and then asks the worker.
+ */
+static void await_end(hwt_timer *timer, uint64_t max_ns)
+{
+    uint64_t until = deadline_after(timer_reading(timer), max_ns), now;
+    uint64_t nap = NAP_LEAST;
+
+    if (load_acquire(&timer->phase) == PHASE_DRAINING)
+        timer_ask(timer, ASKED_DRAIN);
+    while (load_acquire(&timer->phase) == PHASE_DRAINING && (now = timer_now(timer)) < until) {
+        struct timespec rest = {.tv_nsec = (long)min_u64(nap, until - now)};
+        nanosleep(&rest, NULL);
+        nap = min_u64(2 * nap, NAP_MOST);
+        if (hwt_timer_pending(timer) == 0)
+            timer_ask(timer, ASKED_DRAIN);
+    }
+}
+
+static int drain_guarded(hwt_timer *timer, uint64_t max_ns, hwt_unprocessed *unprocessed)
+{
+    struct guard guard GUARDED = {.leave = end_drain, .what = timer};
+
+    guard_begin(&guard);
+    if (begin_drain(timer)) {
+        await_end(timer, max_ns);
+        return stop(timer, unprocessed);
+    }
+    if (unprocessed)
+        *unprocessed = (hwt_unprocessed){NULL, 0};
+    return 0;
+}
+
+static int drain(hwt_timer *timer, uint64_t max_ns, hwt_unprocessed *unprocessed)
+{
+    int state = PTHREAD_CANCEL_ENABLE;
+    struct guard guard GUARDED = {.leave = restore_cancel, .what = &state};
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    guard_begin(&guard);
+    return drain_guarded(timer, max_ns, unprocessed);
+}
+
+int hwt_timer_drain(hwt_timer *timer, uint64_t max_ns, hwt_unprocessed *unprocessed)
+{
+    if (!timer || timer->drive == HWT_DRIVE_CALLER)
+        return -EINVAL;
+    if (!timer_is_ours_now(timer))
+        return -ECHILD;
+    if (run_is_inside(timer))
+        return -EDEADLK;
+    return drain(timer, max_ns, unprocessed);
 }
 
 hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed)

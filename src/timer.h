@@ -22,10 +22,15 @@
 enum phase {
     PHASE_CREATED,
     PHASE_RUNNING,
-    PHASE_LOST, /* a task has ended the worker's thread */
+    PHASE_LOST,     /* a task has ended the worker's thread */
+    PHASE_DRAINING, /* closed; what is there may still run */
+    PHASE_DRAINED,  /* closed, and nothing will run any more */
     PHASE_STOPPING,
     PHASE_STOPPED,
 };
+
+/* What goes back to the caller instead of being filed. */
+enum reclaim { RECLAIM_NONE, RECLAIM_PERIODIC, RECLAIM_ALL };
 
 static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadline but never");
 
@@ -58,7 +63,7 @@ struct worker {
     uint64_t pass_limit, passed; /* see above, as the next three */
     uint64_t now, coarse, planned;
     struct pool_return *returns; /* per lane */
-    bool reclaiming;             /* stop hands back instead of filing ... */
+    enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
     hwt_task *escaped;           /* the last task that did not return to its pass */
     struct worker_counters count;
@@ -113,6 +118,7 @@ struct hwt_timer {
     alignas(CACHE_PAIR) pthread_mutex_t mutex; /* phase, thread */
     pthread_cond_t stopped;
     pthread_t thread;
+    unsigned drains;        /* under `mutex`: calls of drain that are on; destroy waits for them */
     struct visit *visits;   /* under `mutex`: calls that wait for the worker (visit.c) */
     _Atomic uint32_t asked; /* of the worker, between two passes: enum asked */
     bool has_thread;

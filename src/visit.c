@@ -167,7 +167,7 @@ static int64_t enter(hwt_timer *timer, struct visit *visit)
 {
     struct visit **last = &timer->visits;
 
-    if (load_relaxed(&timer->phase) >= PHASE_STOPPING)
+    if (load_relaxed(&timer->phase) >= PHASE_DRAINING)
         return -ESHUTDOWN;
     if (load_relaxed(&timer->phase) == PHASE_LOST)
         return -EOWNERDEAD;

@@ -218,6 +218,26 @@ static void sleep_until_due(hwt_timer *timer)
     park_leave(&timer->park);
 }
 
+/*
+ * Closed to submissions, and asked whether all has ended: nothing is pending, nothing runs here
+ * just now, and nothing is with the executor that might be re-armed there.
+ */
+static void attend_drain(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+
+    if (w->reclaiming == RECLAIM_NONE) {
+        intake(timer, DEADLINE_NEVER);
+        file_reclaim_periodic(timer);
+    }
+    if (!bucket_is_empty(&w->dispatched) || w->shelf || hwt_timer_pending(timer) > 0)
+        return;
+    pthread_mutex_lock(&timer->mutex);
+    if (load_relaxed(&timer->phase) == PHASE_DRAINING)
+        store_release(&timer->phase, PHASE_DRAINED);
+    pthread_mutex_unlock(&timer->mutex);
+}
+
 /* What others have asked for; then another pass, for what has come up meanwhile. */
 static void attend(hwt_timer *timer)
 {
@@ -225,6 +245,8 @@ static void attend(hwt_timer *timer)
 
     if (asked & ASKED_VISIT)
         visit_attend(timer);
+    if (asked & ASKED_DRAIN && timer_is_ours(timer))
+        attend_drain(timer);
 }
 
 static UNCAUGHT_FUNCTION void work(hwt_timer *timer)

@@ -113,6 +113,7 @@ int (*destroy)(hwt_timer *) = hwt_timer_destroy;
 uint64_t (*pending)(const hwt_timer *) = hwt_timer_pending;
 uint64_t (*now)(const hwt_timer *) = hwt_timer_now;
 int (*stop)(hwt_timer *, hwt_unprocessed *) = hwt_timer_stop;
+int (*drain)(hwt_timer *, uint64_t, hwt_unprocessed *) = hwt_timer_drain;
 hwt_timeout *(*take)(hwt_unprocessed *) = hwt_unprocessed_take;
 int (*new_timeout)(hwt_timer *, hwt_task *, void *, uint64_t, hwt_timeout **) =
     hwt_new_timeout;

@@ -367,6 +367,27 @@ static void stop(void)
         oracle_handed_back(&list);
 }
 
+/* All has ended when it returns, or comes back; it may also come back from a stop beside it. */
+static void drain(uint64_t max)
+{
+    hwt_unprocessed list = {NULL, 0};
+    int result;
+
+    if (oracle.world->drive == HWT_DRIVE_CALLER)
+        return;
+    oracle.stopping = true;
+    sim_forbidden_lock = NULL;
+    call_begins(NULL, "drains, not", true);
+    result = hwt_timer_drain(oracle.timer, max, oracle.program->hands_back ? &list : NULL);
+    call_ends(NULL);
+    SIM_CHECK(result == 0, "drain fails with %d", result);
+    SIM_CHECK(oracle.running == 0 || oracle.world->executor, "G8: drain has returned, a task runs");
+    SIM_CHECK(hwt_timer_is_stopped(oracle.timer), "drained, and not stopped");
+    oracle.stopped = true;
+    if (oracle.program->hands_back)
+        oracle_handed_back(&list);
+}
+
 /* ---- tasks and hooks ---- */
 
 static struct life *shared(unsigned index)
@@ -902,6 +923,7 @@ static void do_op(unsigned producer, unsigned i)
         next();
         break;
     case OP_VISIT: visit(); break;
+    case OP_DRAIN: drain(delays[op->delay]); break;
     case OP_STOP: stop(); break;
     case OP_START: hwt_timer_start(oracle.timer); break;
     case OP_TRIM: trim(); break;

@@ -42,6 +42,7 @@ enum op_code {
     OP_MOVE_ROUND,  /* ... also when it is no more */
     OP_RENEW,
     OP_VISIT,
+    OP_DRAIN,
     OP_COUNT,
 };
 

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* hwt_timer_drain, since 1.1: refuses, waits, stops (G2, G3, G8, C13). */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support.h"
+
+TestSuite(drain, .init = test_arm);
+
+static hwt_timer *open_timer(hwt_wheel_kind wheel)
+{
+    hwt_config config;
+    hwt_timer *timer;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    return timer;
+}
+
+static void close_timer(hwt_timer *timer)
+{
+    hwt_stats s = stats_of(timer);
+
+    cr_assert_eq(s.pending, 0);
+    cr_assert_eq(s.scheduled, s.expired + s.cancelled + s.unprocessed);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+static void rearm_once(hwt_timeout *timeout, void *arg)
+{
+    atomic_uint *runs = arg;
+
+    if (atomic_fetch_add(runs, 1) == 0) {
+        sleep_ms(5); /* nothing is pending just now, and it has not ended */
+        cr_assert(hwt_timeout_reschedule(timeout, HWT_MSEC(10)));
+    }
+}
+
+WHEEL_TEST(drain, waits_for_all)
+{
+    hwt_timer *timer = open_timer(wheel);
+    atomic_uint runs = 0, rearmed = 0;
+    hwt_timeout *cancelled = NULL, *moved = NULL;
+    hwt_unprocessed list = {(hwt_timeout *)&list, 7};
+
+    for (int i = 0; i < 100; i++)
+        cr_assert_eq(hwt_new_timeout(timer, count_task, &runs, HWT_USEC(300 * i), NULL), 0);
+    cr_assert_eq(hwt_new_timeout(timer, rearm_once, &rearmed, HWT_MSEC(31), NULL), 0);
+    cr_assert_eq(hwt_new_timeout(timer, count_task, &runs, HWT_SEC(3600), &cancelled), 0);
+    cr_assert_eq(hwt_new_timeout(timer, count_task, &runs, HWT_SEC(3600), &moved), 0);
+    cr_assert(hwt_timeout_cancel(cancelled));
+    cr_assert(hwt_timeout_reschedule(moved, HWT_MSEC(20)));
+    cr_assert_eq(hwt_timer_drain(timer, HWT_SEC(60), &list), 0);
+    cr_assert_eq(runs, 101);
+    cr_assert_eq(rearmed, 2);
+    cr_assert_eq(list.count, 0);
+    cr_assert_null(list.first);
+    hwt_timeout_unref(cancelled);
+    hwt_timeout_unref(moved);
+    close_timer(timer);
+}
+
+WHEEL_TEST(drain, no_longer_than_told)
+{
+    for (int with_list = 0; with_list < 2; with_list++) {
+        hwt_timer *timer = open_timer(wheel);
+        hwt_unprocessed list;
+        hwt_timeout *timeout;
+        probe soon = {0}, never = {0};
+        hwt_spec spec;
+
+        probe_spec(&spec, &soon, HWT_MSEC(5));
+        cr_assert_eq(hwt_schedule(timer, &spec, NULL), 0);
+        probe_spec(&spec, &never, HWT_SEC(3600));
+        cr_assert_eq(hwt_schedule(timer, &spec, NULL), 0);
+        cr_assert_eq(hwt_timer_drain(timer, HWT_MSEC(50), with_list ? &list : NULL), 0);
+        cr_assert_eq(soon.runs, 1);
+        cr_assert_eq(never.runs, 0);
+        cr_assert_eq(never.hooks, !with_list);
+        if (with_list) {
+            cr_assert_eq(list.count, 1);
+            timeout = hwt_unprocessed_take(&list);
+            cr_assert_eq(hwt_timeout_arg(timeout), &never);
+            cr_assert(hwt_timeout_is_cancelled(timeout));
+            hwt_timeout_unref(timeout);
+        }
+        close_timer(timer);
+    }
+}
+
+static const uint64_t delays[] = {0, HWT_USEC(10), HWT_MSEC(3), HWT_SEC(2), HWT_SEC(5000)};
+
+WHEEL_TEST(drain, periodic_ones_end_at_once)
+{
+    hwt_timer *timer = open_timer(wheel);
+    hwt_timeout *timeout[20], *back;
+    hwt_unprocessed list;
+    probe p[20] = {0};
+    size_t count = 0;
+
+    for (size_t i = 0; i < COUNT_OF(p); i++) {
+        hwt_spec spec;
+
+        probe_spec(&spec, &p[i], delays[i % COUNT_OF(delays)]);
+        spec.period_ns = HWT_USEC(500);
+        cr_assert_eq(hwt_schedule(timer, &spec, &timeout[i]), 0);
+    }
+    sleep_ms(10);
+    cr_assert_eq(hwt_timer_drain(timer, HWT_SEC(60), &list), 0, "they alone do not keep it");
+    cr_assert_eq(list.count, 20);
+    while ((back = hwt_unprocessed_take(&list)) != NULL) {
+        cr_assert(hwt_timeout_is_cancelled(back));
+        hwt_timeout_unref(back);
+        count++;
+    }
+    cr_assert_eq(count, 20);
+    for (size_t i = 0; i < COUNT_OF(p); i++) {
+        cr_assert_eq(p[i].hooks, 0);
+        cr_assert_not(hwt_timeout_cancel(timeout[i]));
+        hwt_timeout_unref(timeout[i]);
+    }
+    close_timer(timer);
+}
+
+/* ---- beside others ---- */
+
+struct drainer {
+    hwt_timer *timer;
+    uint64_t max_ns;
+    hwt_unprocessed list;
+    int result;
+    pthread_t thread;
+};
+
+static void *drain_main(void *arg)
+{
+    struct drainer *d = arg;
+
+    d->result = hwt_timer_drain(d->timer, d->max_ns, &d->list);
+    return NULL;
+}
+
+static void start_drain(struct drainer *d, hwt_timer *timer)
+{
+    *d = (struct drainer){.timer = timer, .max_ns = HWT_SEC(3600), .list = {NULL, 9}, .result = 1};
+    cr_assert_eq(pthread_create(&d->thread, NULL, drain_main, d), 0);
+    while (!hwt_timer_is_stopped(timer))
+        sleep_ms(1);
+}
+
+static void ends_empty(struct drainer *d)
+{
+    cr_assert_eq(pthread_join(d->thread, NULL), 0);
+    cr_assert_eq(d->result, 0);
+    cr_assert_eq(d->list.count, 0);
+}
+
+WHEEL_TEST(drain, beside_others)
+{
+    hwt_timer *timer = open_timer(wheel);
+    hwt_timeout *last = NULL;
+    struct drainer first, second;
+    probe p = {0};
+
+    cr_assert_eq(hwt_new_timeout(timer, probe_task, &p, HWT_SEC(3600), &last), 0);
+    start_drain(&first, timer);
+    cr_assert_eq(hwt_new_timeout(timer, probe_task, &p, 0, NULL), -ESHUTDOWN);
+    cr_assert_eq(hwt_timer_start(timer), -ESHUTDOWN);
+    cr_assert_eq(hwt_timer_visit(timer, probe_task, NULL), -ESHUTDOWN);
+    start_drain(&second, timer);
+    sleep_ms(10);
+    cr_assert_eq(hwt_timeout_state(last), HWT_PENDING);
+    cr_assert(hwt_timeout_reschedule(last, HWT_SEC(7200)));
+    cr_assert_eq(first.result + second.result, 2, "both wait");
+    cr_assert(hwt_timeout_cancel(last)); /* which the drain is not told */
+    ends_empty(&first);
+    ends_empty(&second);
+    hwt_timeout_unref(last);
+    close_timer(timer);
+}
+
+WHEEL_TEST(drain, cut_short)
+{
+    for (int by_destroy = 0; by_destroy < 2; by_destroy++) {
+        hwt_timer *timer = open_timer(wheel);
+        struct drainer d;
+        hwt_unprocessed list;
+        probe p = {0};
+        hwt_spec spec;
+
+        probe_spec(&spec, &p, HWT_SEC(3600));
+        cr_assert_eq(hwt_schedule(timer, &spec, NULL), 0);
+        start_drain(&d, timer);
+        if (by_destroy) {
+            cr_assert_eq(hwt_timer_destroy(timer), 0);
+            cr_assert_eq(p.hooks, 1);
+        } else {
+            cr_assert_eq(hwt_timer_stop(timer, &list), 0);
+            cr_assert_eq(list.count, 1);
+            hwt_timeout_unref(hwt_unprocessed_take(&list));
+        }
+        ends_empty(&d);
+        if (!by_destroy)
+            close_timer(timer);
+    }
+}
+
+/* ---- errors, and timers without a worker ---- */
+
+static void drain_in_task(hwt_timeout *timeout, void *arg)
+{
+    atomic_store((atomic_int *)arg, hwt_timer_drain(hwt_timeout_timer(timeout), 0, NULL));
+}
+
+WHEEL_TEST(drain, errors)
+{
+    hwt_timer *timer = open_timer(wheel);
+    atomic_int result = 1;
+    int status;
+    pid_t child;
+    rig r;
+
+    cr_assert_eq(hwt_timer_drain(NULL, 0, NULL), -EINVAL);
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    cr_assert_eq(hwt_timer_drain(r.timer, 0, NULL), -EINVAL);
+    cr_assert_not(hwt_timer_is_stopped(r.timer));
+    rig_close(&r);
+    cr_assert_eq(hwt_new_timeout(timer, drain_in_task, &result, 0, NULL), 0);
+    while (result == 1)
+        sleep_ms(1);
+    cr_assert_eq(result, -EDEADLK);
+    child = fork();
+    if (child == 0)
+        _exit(hwt_timer_drain(timer, HWT_SEC(1), NULL) == -ECHILD ? 0 : 1);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert_eq(hwt_timer_drain(timer, 0, NULL), 0);
+    cr_assert_eq(hwt_timer_drain(timer, 0, NULL), 0, "again");
+    close_timer(timer);
+}
+
+static void end_thread(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    pthread_exit(NULL);
+}
+
+WHEEL_TEST(drain, without_a_worker)
+{
+    hwt_timer *timer = open_timer(wheel);
+    hwt_unprocessed list;
+
+    cr_assert_eq(hwt_timer_drain(timer, HWT_SEC(3600), NULL), 0, "never started");
+    close_timer(timer);
+    timer = open_timer(wheel);
+    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), NULL), 0);
+    cr_assert_eq(hwt_new_timeout(timer, end_thread, NULL, HWT_MSEC(20), NULL), 0);
+    cr_assert_eq(hwt_timer_drain(timer, HWT_SEC(3600), &list), 0, "lost while it waits");
+    cr_assert_eq(list.count, 1);
+    hwt_timeout_unref(hwt_unprocessed_take(&list));
+    close_timer(timer);
+}
