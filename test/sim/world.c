@@ -726,6 +726,7 @@ static void do_round(void)
         return;
     if (hwt_new_timeout(timer, nothing, NULL, HOUR, &timeout) == 0) {
         memory_release((uintptr_t)queue.lock);
+        memory_acquire((uintptr_t)queue.lock);
         before = round_handle;
         round_handle = timeout;
         hwt_timeout_unref(before);
