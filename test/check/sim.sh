@@ -16,7 +16,7 @@ status=0
 # What the objects still ask of others: functions that only compute, and what is the thread's own.
 allowed='__tsan_.*|__a?san_.*|sim_.*|base_fail|__start_.*|__stop_.*|_GLOBAL_OFFSET_TABLE_
 _Unwind_Resume|__gcc_personality_v0|__divti3|__udivti3|__errno_location|__lsan_.*
-f?printf|snprintf|__f?printf_chk|__snprintf_chk|stderr|fputs|fwrite|strncpy|strlen|memcmp
+f?printf|v?snprintf|__f?printf_chk|__snprintf_chk|stderr|fputs|fwrite|strncpy|strlen|memcmp
 pthread_attr_.*|__sched_cpucount|sigfillset'
 past=$(nm -u "$BUILD/sim/obj/sim/all.o" | awk '{ print $2 }' |
     grep -vxE "$(tr '\n' '|' <<<"$allowed" | sed 's/|$//')")
