@@ -21,7 +21,7 @@ pthread_attr_.*|__sched_cpucount|sigfillset'
 past=$(nm -u "$BUILD/sim/obj/sim/all.o" | awk '{ print $2 }' |
     grep -vxE "$(tr '\n' '|' <<<"$allowed" | sed 's/|$//')")
 if [ -n "$past" ]; then
-    printf 'asked of the system past the simulator (test/sim/system.syms): %s\n' $past
+    echo "asked of the system past the simulator (test/sim/system.syms):" "$past"
     status=1
 fi
 
