@@ -895,7 +895,8 @@ static void cycle_blocks(unsigned count)
 static void let_others(void)
 {
     for (unsigned i = 0; i < sim_thread_count; i++) {
-        if (sim_threads[i].state == READY && &sim_threads[i] != sim_current) {
+        bool can = sim_threads[i].state == READY || sim_threads[i].state == SUSPENDED;
+        if (can && &sim_threads[i] != sim_current) {
             sim_yield((uintptr_t)let_others);
             return;
         }
