@@ -36,6 +36,16 @@ if [ "${first%% *}" != 800 ] || [ "$first" != "$second" ]; then
     status=1
 fi
 
+# Each rule has its worlds, and those that docs/concurrency.md names are there.
+"$sim" -h | awk '/^worlds:/ { now = 1; next } now { print $1 }' | sort >"$BUILD/sim/worlds"
+for rule in $(grep -o '^\*\*C[0-9]* ' docs/concurrency.md | tr -d '* '); do
+    "$sim" -h | grep -qw "$rule" || { echo "$rule has no world"; status=1; }
+done
+# shellcheck disable=SC2016
+unknown=$(sed -n 's/.*\*Worlds:\* //p' docs/concurrency.md | grep -o '`[a-z]*`' | tr -d '`' | sort -u |
+    comm -23 - "$BUILD/sim/worlds")
+[ -z "$unknown" ] || { echo "no such worlds:" "$unknown"; status=1; }
+
 if ! command -v patch >/dev/null; then
     echo "left out: a bug that is put into the source: apt-get install patch"
 elif ! MUTANT_SECONDS=60 test/sim/mutants.sh cancel_stores >/dev/null; then

@@ -898,7 +898,7 @@ const struct world worlds[] = {
     },
     {
         .name = "release",
-        .shows = "C17 G16 G10 G2",
+        .shows = "C17 C18 G2 G10 G16",
         .producers = 3,
         .handlers = 1,
         .ops = 6,
@@ -926,7 +926,7 @@ const struct world worlds[] = {
     },
     {
         .name = "visit",
-        .shows = "C15 C16 G2",
+        .shows = "C15 C16 C18 G2 G16",
         .producers = 3,
         .ops = 5,
         .shared = 2,
@@ -947,7 +947,7 @@ const struct world worlds[] = {
     },
     {
         .name = "releaseexec",
-        .shows = "C5 C6 C7 C17 G10 G16",
+        .shows = "C5 C6 C7 C17 C18 G10 G16",
         .producers = 2,
         .ops = 5,
         .shared = 2,
