@@ -42,8 +42,8 @@ for rule in $(grep -o '^\*\*C[0-9]* ' docs/concurrency.md | tr -d '* '); do
     "$sim" -h | grep -qw "$rule" || { echo "$rule has no world"; status=1; }
 done
 # shellcheck disable=SC2016
-unknown=$(sed -n 's/.*\*Worlds:\* //p' docs/concurrency.md | grep -o '`[a-z]*`' | tr -d '`' | sort -u |
-    comm -23 - "$BUILD/sim/worlds")
+unknown=$(sed -n 's/.*\*Worlds:\* //p' docs/concurrency.md | grep -o '`[a-z]*`' | tr -d '`' |
+    sort -u | comm -23 - "$BUILD/sim/worlds")
 [ -z "$unknown" ] || { echo "no such worlds:" "$unknown"; status=1; }
 
 if ! command -v patch >/dev/null; then

@@ -220,7 +220,7 @@ int sim_timerfd_settime(int fd, int flags, const struct itimerspec *when, struct
     if (sim_history->tracing)
         trace_add(TRACE_CALL, PC, 0, (uint64_t)fd, fires, "timerfd_settime");
     descriptor_of(fd)->fires = fires ? fires : UINT64_MAX;
-    sim_current->setting = 2;
+    sim_current->setting = 3; /* the look, and, if that says so, the next one */
     sim_wake((uintptr_t)&readers, true);
     return 0;
 }
