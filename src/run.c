@@ -103,6 +103,7 @@ void run_last_words(hwt_timeout *timeout)
     hook_frames = &frame;
     guard_begin(&guard);
     run_hook(timeout);
+    hook_frames = frame.outer;
 }
 
 /* ---- telling the log ---- */
