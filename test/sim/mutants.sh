@@ -6,6 +6,7 @@
 #   What: the bug, in a line
 #   Rule: the rule of docs/concurrency.md that it breaks, or the guarantee
 #   Worlds: where to look for it (otherwise everywhere)
+#   Seconds: more patience, where it takes longer
 #   Harmless: why nobody would notice: then it must not be found, in a tenth of the time
 #   Weak: why the simulator, whose loads are never early, cannot show it: not found either, but
 #         left to the models of test/model/
@@ -40,6 +41,7 @@ try() # tree patch
     name=$(basename "$2" .patch)
     log=$PWD/$work/$name.log
     [ -n "$(header "$patch" Harmless)$(header "$patch" Weak)" ] && seconds=$((seconds / 10 + 1))
+    [ -n "$(header "$patch" Seconds)" ] && seconds=$(header "$patch" Seconds)
     worlds=$(header "$patch" Worlds | tr ' ' ,)
     if ! { patch -s -p1 -d "$tree" <"$patch" &&
         $MAKE -s -C "$tree" KIND=sim WERROR= build/sim/hwt-sim; } >"$log" 2>&1; then
