@@ -444,12 +444,15 @@ static void check_notices(void)
         const ck_stack_entry_t *link = oracle.timer->lanes.lane[i].notices.head;
         for (; link; link = link->next) {
             const hwt_timeout *timeout = container_of(link, const hwt_timeout, link);
-            for (unsigned j = 0; j < oracle.lives; j++) {
+            for (unsigned j = oracle.lives; j-- > 0;) { /* the last one who had this block */
                 const struct life *life = &oracle.life[j];
-                SIM_CHECK(life->timeout != timeout || !life->wins || !life->runs_before_win ||
+                if (life->timeout != timeout)
+                    continue;
+                SIM_CHECK(!life->wins || !life->runs_before_win ||
                               oracle.runs - life->runs_before_win < 2 * HAND + 1,
                           "G6: timeout %u was cancelled %u runs ago, and is not met", j,
                           oracle.runs - life->runs_before_win);
+                break;
             }
         }
     }
