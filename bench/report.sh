@@ -21,18 +21,7 @@ shift
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 
-cat "$@" | awk -v document="$document" '
-function text(key,    from) {
-    if (!match($0, "\"" key "\":\"[^\"]*\""))
-        return ""
-    from = RSTART + length(key) + 4
-    return substr($0, from, RSTART + RLENGTH - 1 - from)
-}
-function number(key) {
-    if (!match($0, "\"" key "\":[-+0-9.e]*"))
-        return 0
-    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
-}
+cat "$@" | awk -v document="$document" "$(cat "$(dirname "$0")/json.awk")"'
 # Three digits are what these figures are worth.
 function pretty(x,    a) {
     a = x < 0 ? -x : x

@@ -11,18 +11,7 @@ set -eu
     exit 2
 }
 
-cat "$@" | awk '
-function text(key,    from) {
-    if (!match($0, "\"" key "\":\"[^\"]*\""))
-        return ""
-    from = RSTART + length(key) + 4
-    return substr($0, from, RSTART + RLENGTH - 1 - from)
-}
-function number(key) {
-    if (!match($0, "\"" key "\":[-+0-9.e]*"))
-        return 0
-    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
-}
+cat "$@" | awk "$(cat "$(dirname "$0")/json.awk")"'
 function span(key, value) {
     if (!(key in least) || value < least[key]) least[key] = value
     if (!(key in most) || value > most[key]) most[key] = value

@@ -6,7 +6,6 @@
 #include "filing.h"
 #include "guard.h"
 #include "intake.h"
-#include "lifecycle.h"
 #include "run.h"
 #include "worker.h"
 
@@ -29,24 +28,10 @@ static int say_stopped(hwt_timer *timer)
     return -ESHUTDOWN;
 }
 
-/* However a pass ends: also by a task that threw, or ended its thread. */
-static void stop_driving(void *driven)
-{
-    hwt_timer *timer = driven;
-
-    if (!timer_is_ours(timer)) { /* a task has forked, and this is the child */
-        lifecycle_leave_in_child(timer);
-        return;
-    }
-    file_flush_returns(timer, FILE_WORTH_RETURNING);
-    worker_arm(timer);
-    driver_end(timer);
-}
-
 /* By the driver, who is none any more afterwards. */
 static int drive(hwt_timer *timer)
 {
-    struct guard guard GUARDED = {.leave = stop_driving, .what = timer};
+    struct guard guard GUARDED = {.leave = worker_stop_driving, .what = timer};
 
     guard_begin(&guard);
     park_leave(&timer->park);

@@ -8,8 +8,7 @@
 /* The pool keeps the word and the link of the block to itself. */
 struct timeout_extra {
     char pool_word[8];
-    _Atomic uint32_t
-        keepers; /* with a release: timeouts that have this, a renewed one and its like */
+    _Atomic uint32_t keepers; /* with a release: timeouts that have this, the renewed ones too */
     uint32_t unused;
     char pool_link[8];
     hwt_task *cancelled;

@@ -7,7 +7,6 @@
 #include "filing.h"
 #include "guard.h"
 #include "intake.h"
-#include "lifecycle.h"
 #include "release.h"
 #include "run.h"
 #include "worker.h"
@@ -198,21 +197,9 @@ static int64_t visit_beside(hwt_timer *timer, struct visit *visit)
 
 /* ---- by the caller's thread ---- */
 
-static void stop_driving(void *driven)
-{
-    hwt_timer *timer = driven;
-
-    if (!timer_is_ours(timer)) {
-        lifecycle_leave_in_child(timer);
-        return;
-    }
-    worker_arm(timer);
-    driver_end(timer);
-}
-
 static int64_t drive(hwt_timer *timer, hwt_visitor *visit, void *arg)
 {
-    struct guard guard GUARDED = {.leave = stop_driving, .what = timer};
+    struct guard guard GUARDED = {.leave = worker_stop_driving, .what = timer};
 
     guard_begin(&guard);
     return go_round(timer, visit, arg);

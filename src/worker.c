@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker.h"
 
+#include "driver.h"
 #include "filing.h"
 #include "guard.h"
 #include "intake.h"
@@ -186,6 +187,19 @@ void worker_arm(hwt_timer *timer)
 
     if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && !worker_plan(timer, &wake_before))
         park_fire(&timer->park);
+}
+
+void worker_stop_driving(void *driven)
+{
+    hwt_timer *timer = driven;
+
+    if (!timer_is_ours(timer)) {
+        lifecycle_leave_in_child(timer);
+        return;
+    }
+    file_flush_returns(timer, FILE_WORTH_RETURNING);
+    worker_arm(timer);
+    driver_end(timer);
 }
 
 /*

@@ -16,5 +16,10 @@ int worker_pass(hwt_timer *timer, bool exact);
 bool worker_plan(hwt_timer *timer, uint64_t *wake_before);
 /* Who drives: the descriptor is set to the next deadline, or to now if something has come up. */
 void worker_arm(hwt_timer *timer);
+/*
+ * He drives no more: a guard's way out of what called tasks or a visitor, also if one of them
+ * threw, ended its thread, or has forked, and this is the child.
+ */
+void worker_stop_driving(void *timer);
 
 #endif
