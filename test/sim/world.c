@@ -183,12 +183,12 @@ static void begin_anew(struct life *life)
 /* Only what has ended: what ends while this is on would begin anew unseen. */
 static void renew(struct life *life, uint64_t delay)
 {
+    bool ended = hwt_timeout_state(life->timeout) >= HWT_EXPIRED; /* another may go on here */
     struct life before = *life;
     int result;
 
-    if (life->held != 1u << sim_current->index || life->in_flight || life->running || life->jobs ||
-        (life->with_hook && life->wins && !life->hooks) || oracle.destroyed ||
-        hwt_timeout_state(life->timeout) < HWT_EXPIRED)
+    if (!ended || life->held != 1u << sim_current->index || life->in_flight || life->running ||
+        life->jobs || (life->with_hook && life->wins && !life->hooks) || oracle.destroyed)
         return;
     begin_anew(life);
     call_begins(life, "renews", false);
