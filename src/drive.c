@@ -60,15 +60,6 @@ int hwt_timer_advance(hwt_timer *timer)
     return timer_is_ours(timer) ? ran : -ECHILD;
 }
 
-static bool has_mail(const struct lanes *lanes)
-{
-    for (unsigned i = 0; i < lanes->count; i++) {
-        if (lane_has_mail(&lanes->lane[i]))
-            return true;
-    }
-    return false;
-}
-
 static bool lanes_hold_any(const struct lanes *lanes)
 {
     for (unsigned i = 0; i < lanes->count; i++) {
@@ -78,14 +69,9 @@ static bool lanes_hold_any(const struct lanes *lanes)
     return false;
 }
 
-/*
- * Is anything pending? What the worker has met and nobody has told him about since is; so is what
- * lies in a lane. Only if all of it may have been cancelled it must be counted.
- */
+/* Is anything pending? What lies in a lane is; otherwise it must be counted. */
 static bool any_pending(const hwt_timer *timer)
 {
-    if (load_seq(&timer->worker.next_deadline) < DEADLINE_NEVER && !has_mail(&timer->lanes))
-        return true;
     return lanes_hold_any(&timer->lanes) || hwt_timer_pending(timer) > 0;
 }
 
@@ -123,8 +109,10 @@ static uint64_t look_ahead(hwt_timer *timer)
     uint64_t earliest = file_rearmed_earliest(timer); /* first: then its notice is found */
 
     intake(timer, DEADLINE_NEVER);
-    if (unlikely(promised)) /* another mover may rely on it: the bound speaks for both */
+    /* another mover may rely on it, or one has a timeout in his hand: the bound speaks for both */
+    if (unlikely(promised || load_seq(&timer->guests) > 0))
         earliest = min_u64(earliest, load_relaxed(&w->next_deadline));
+    earliest = min_u64(earliest, lanes_earliest(&timer->lanes)); /* or has put it down again */
     earliest = min_u64(earliest, wheel_earliest_exact(w->wheel));
     earliest = min_u64(earliest, file_later_earliest(timer));
     earliest = min_u64(earliest, run_next_of_current(timer));

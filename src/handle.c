@@ -35,7 +35,7 @@ HOT void cancel_pending(hwt_timeout *timeout)
     hwt_timer *timer = timeout->timer;
 
     quota_give(timer);
-    if (likely(lane_withdraw(&timer->lanes, timeout)))
+    if (likely(lane_withdraw(timeout)))
         store_release(&timeout->withdrawn, 1);
     else
         notify_cancelled(timer, timeout);
@@ -118,6 +118,48 @@ static void nudge(hwt_timer *timer, hwt_timeout *timeout)
 }
 
 /*
+ * Not while somebody goes round all timeouts, and must meet each. He has said so before he looks
+ * whether there are guests; who asks here is one.
+ */
+static bool may_put_again(const hwt_timer *timer)
+{
+    return likely(load_seq(&timer->phase) < PHASE_STOPPING && !load_seq(&timer->still));
+}
+
+static bool take_out(hwt_timer *timer, hwt_timeout *timeout)
+{
+    struct lane *lane = lanes_here(&timer->lanes);
+
+    add_release(&lane->withheld, 1); /* it is pending all the time (G3) */
+    if (lane_withdraw(timeout))
+        return true;
+    sub_relaxed(&lane->withheld, 1);
+    return false;
+}
+
+/*
+ * Nudged, by this caller: then who can take it out of its slot puts it into a lane anew, as if it
+ * had been submitted now, and the worker need not be told. False: it is in no slot.
+ */
+static bool put_again(hwt_timer *timer, hwt_timeout *timeout)
+{
+    uint64_t word;
+
+    if (!may_put_again(timer) || !take_out(timer, timeout))
+        return false;
+    timeout->place = PLACE_UNMET;
+    word = load_acquire(&timeout->word);
+    while (!timeout_take_nudge(timeout, &word)) { /* others may move it still */
+        if (word_code(word) != WORD_NUDGED) {     /* cancelled: this was to tell the worker */
+            store_release(&timeout->withdrawn, 1);
+            return true;
+        }
+    }
+    park_wake_for(&timer->park, lane_submit_again(&timer->lanes, timeout, word_deadline(word)));
+    return true;
+}
+
+/*
  * Earlier, or nudged: what is to be touched after the word was won, or the nudge was queued,
  * nothing but this holds: the worker's next wake-up, and the descriptor that is set to it.
  */
@@ -128,7 +170,7 @@ static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64
 
     timer_sign_in(timer);
     win = timeout_move(timeout, deadline);
-    if (win == MOVE_NUDGE)
+    if (win == MOVE_NUDGE && !put_again(timer, timeout))
         nudge(timer, timeout);
     else if (win == MOVE_COMPARE)
         timer_tell_moved(timer, lanes_here(&timer->lanes), deadline);

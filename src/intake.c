@@ -6,6 +6,8 @@
 
 #include "filing.h"
 
+#define NEAR_TICKS 4
+
 /* From a lane: the first time that the worker sees it. */
 static void meet(hwt_timer *timer, hwt_timeout *timeout)
 {
@@ -46,7 +48,7 @@ static bool take_nudge(hwt_timer *timer, hwt_timeout *timeout)
 static void receive(hwt_timer *timer, hwt_timeout *timeout)
 {
     /* Not withdrawn by a canceller: that is what the notice or nudge excludes. */
-    bool in_spill = timeout->place == PLACE_UNMET && !lane_take_back(&timer->lanes, timeout);
+    bool in_spill = timeout->place == PLACE_UNMET && !lane_take_back(timeout);
 
     if (take_nudge(timer, timeout)) {
         if (!in_spill)
@@ -98,6 +100,33 @@ static void collect_spill(hwt_timer *timer, struct lane *lane)
     }
 }
 
+/*
+ * What is due soon is taken with what is due: within half the time since the last look, or a few
+ * ticks. What is left is mostly cancelled in time.
+ */
+static uint64_t take_up_to(const hwt_timer *timer, struct segment *segment, uint64_t horizon)
+{
+    uint64_t since = segment->swept ? segment->swept : timer->worker.started;
+
+    if (horizon >= DEADLINE_NEVER)
+        return DEADLINE_NEVER;
+    since = horizon > since ? horizon - since : 0;
+    segment->swept = horizon;
+    return deadline_after(horizon, max_u64(since / 2, NEAR_TICKS * timer->tick_ns));
+}
+
+static void sweep_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
+{
+    struct segment *segment = lane->first;
+
+    do {
+        if (take_bound(timer, &segment->earliest, horizon))
+            lane_sweep(lane, segment, take_up_to(timer, segment, horizon), meet_all, timer);
+        segment = segment_next(segment);
+    } while (segment != lane->first);
+    lane_restore_earliest(lane);
+}
+
 static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 {
     bool quiet = true;
@@ -106,9 +135,7 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
     if (unlikely(timer->worker.reclaiming == RECLAIM_ALL))
         quiet = lane_sweep_all(lane, meet_all, timer);
     else if (take_bound(timer, &lane->earliest, horizon))
-        lane_sweep(lane, meet_all, timer);
-    else if (load_relaxed(&lane->crowded))
-        lane_sweep_older(lane, meet_all, timer);
+        sweep_lane(timer, lane, horizon);
     collect_spill(timer, lane);
     return quiet;
 }

@@ -4,38 +4,45 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "platform.h"
+
 #define SLOTS_AHEAD 16  /* the producer's prefetch of the ring */
-#define COUNT_TRIES 100 /* readings of a group */
 
 /* ---- creation ---- */
 
 int lanes_create(struct lanes *lanes, unsigned cpus)
 {
-    size_t ring = LANE_SLOTS * sizeof(uint64_t), each;
-    char *base;
-
     for (lanes->count = 1; lanes->count < cpus && lanes->count * 2 <= LANES_MAX;)
         lanes->count *= 2;
-    each = sizeof(struct lane) + ring;
-    /* calloc: pages that no producer comes to are never touched */
-    lanes->memory = calloc(1, lanes->count * each + CACHE_PAIR);
-    if (!lanes->memory)
+    /* pages that no producer comes to are never touched */
+    lanes->memory = calloc(1, lanes->count * sizeof(struct lane) + CACHE_PAIR);
+    lanes->regions = lanes->memory ? platform_map(lanes->count * SEGMENT_SIZE, SEGMENT_SIZE) : NULL;
+    if (!lanes->regions) {
+        free(lanes->memory);
+        lanes->memory = NULL;
         return -ENOMEM;
-    base = (char *)(((uintptr_t)lanes->memory + CACHE_PAIR - 1) & ~(uintptr_t)(CACHE_PAIR - 1));
-    lanes->lane = (struct lane *)(void *)base;
-    base += lanes->count * sizeof(struct lane);
-    for (unsigned i = 0; i < lanes->count; i++, base += ring) {
-        lanes->lane[i].ring = (_Atomic uint64_t *)(void *)base;
-        store_relaxed(&lanes->lane[i].earliest, UINT64_MAX);
-        store_relaxed(&lanes->lane[i].moved, UINT64_MAX);
-        ck_stack_init(&lanes->lane[i].notices);
-        ck_stack_init(&lanes->lane[i].spill);
+    }
+    lanes->lane = (struct lane *)(void *)(((uintptr_t)lanes->memory + CACHE_PAIR - 1) &
+                                          ~(uintptr_t)(CACHE_PAIR - 1));
+    for (unsigned i = 0; i < lanes->count; i++) {
+        struct lane *lane = &lanes->lane[i];
+        lane->first = segment_open(lanes->regions + i * SEGMENT_SIZE);
+        store_relaxed(&lane->tail, lane->first->slot);
+        store_relaxed(&lane->earliest, UINT64_MAX);
+        store_relaxed(&lane->moved, UINT64_MAX);
+        ck_stack_init(&lane->notices);
+        ck_stack_init(&lane->spill);
     }
     return 0;
 }
 
 void lanes_destroy(struct lanes *lanes)
 {
+    if (!lanes->memory)
+        return;
+    for (unsigned i = 0; i < lanes->count; i++)
+        segment_remove_others(lanes->lane[i].first);
+    platform_unmap(lanes->regions, lanes->count * SEGMENT_SIZE);
     free(lanes->memory);
     lanes->memory = NULL;
     lanes->lane = NULL;
@@ -55,9 +62,13 @@ HOT void lower(_Atomic uint64_t *bound, uint64_t deadline)
     }
 }
 
-/* The timeout lies in its slot by now (C3): the worker takes `earliest` first, then looks. */
-HOT void announce(struct lane *lane, uint64_t deadline)
+/*
+ * The timeout lies in its slot by now (C3): the worker takes `earliest`, the lane's and then the
+ * segment's, and then looks.
+ */
+HOT void announce(struct lane *lane, struct segment *segment, uint64_t deadline)
 {
+    lower(&segment->earliest, deadline);
     lower(&lane->earliest, deadline);
 }
 
@@ -83,9 +94,8 @@ static int submit_to_spill(struct lane *lane, hwt_timeout *timeout)
 }
 
 /* Fills an empty slot; what it holds then, or 0: it was not empty. */
-HOT uint64_t try_slot(struct lane *lane, uint32_t origin, hwt_timeout *timeout)
+HOT uint64_t try_slot(lane_slot *slot, hwt_timeout *timeout)
 {
-    _Atomic uint64_t *slot = &lane->ring[origin & LANE_MASK];
     uint64_t empty = load_relaxed(slot), filled;
 
     if (packed_timeout(empty))
@@ -93,60 +103,50 @@ HOT uint64_t try_slot(struct lane *lane, uint32_t origin, hwt_timeout *timeout)
     if (unlikely(packed_bits(empty) == (UINT64_C(1) << PACKED_BITS) - 1)) {
         if (!cas_acq_rel(slot, &empty, 0))
             return 0;
-        add_relaxed(&lane->carried, packed_bits(empty));
+        add_relaxed(&segment_of(slot)->carried, packed_bits(empty));
         empty = 0;
     }
-    store_relaxed(&timeout->where, where_of_origin(origin));
+    store_relaxed(&timeout->where, where_of_lane_slot(slot));
     filled = empty | (uint64_t)(uintptr_t)timeout;
     /* publishes the timeout to whoever empties the slot; seq_cst for C2 to C4 */
     return cas_seq(slot, &empty, filled) ? filled : 0;
 }
 
-static void raise_groups_used(struct lane *lane, uint32_t groups)
+static void raise_groups_used(struct segment *segment, uint32_t groups)
 {
-    uint32_t used = load_relaxed(&lane->groups_used);
+    uint32_t used = load_relaxed(&segment->groups_used);
 
-    while (used < groups && !cas_seq(&lane->groups_used, &used, groups)) /* C6: lane_sweep_all */
+    while (used < groups && !cas_seq(&segment->groups_used, &used, groups)) /* C6: lane_sweep_all */
         continue;
 }
 
 /* The group is known to the next sweep: the flag is read after the slot was filled (C2). */
-HOT void mark_fresh(struct lane *lane, uint32_t origin)
+HOT void mark_fresh(struct segment *segment, const lane_slot *slot)
 {
-    uint32_t group = (origin & LANE_MASK) / GROUP_SLOTS;
+    uint32_t group = (uint32_t)(slot - segment->slot) / GROUP_SLOTS;
 
-    if (likely(load_seq(&lane->fresh[group])))
+    if (likely(load_seq(&segment->fresh[group])))
         return;
-    raise_groups_used(lane, group + 1);
-    store_seq(&lane->fresh[group], 1);
-}
-
-/* A sample of the whole ring: mostly taken? */
-static bool looks_crowded(struct lane *lane)
-{
-    unsigned taken = 0;
-
-    for (unsigned i = 0; i < SAMPLES; i++)
-        taken += packed_timeout(load_relaxed(&lane->ring[i * (LANE_SLOTS / SAMPLES)])) != NULL;
-    return taken >= SAMPLES_TAKEN;
-}
-
-/* Only the one who raises the flag wakes the worker. */
-static bool ask_for_space(struct lane *lane)
-{
-    return load_relaxed(&lane->crowded) == 0 && exchange_seq(&lane->crowded, 1) == 0;
+    raise_groups_used(segment, group + 1);
+    store_seq(&segment->fresh[group], 1);
 }
 
 /*
  * Closed meanwhile: taken back, or stop has it, then it was accepted. By the slot alone: the
  * timeout may be over and gone, if there is no handle to it.
  */
-static int settle(struct lane *lane, uint32_t origin, uint64_t filled)
+static int settle(struct lane *lane, lane_slot *slot, uint64_t filled)
 {
-    if (!cas_acq_rel(&lane->ring[origin & LANE_MASK], &filled, slot_emptied(filled)))
+    if (!cas_acq_rel(slot, &filled, slot_emptied(filled)))
         return 0;
     add_relaxed(&lane->refused, 1);
     return -ESHUTDOWN;
+}
+
+HOT lane_slot *slot_after(lane_slot *slot)
+{
+    bool last = ((uintptr_t)(slot + 1) & (SEGMENT_SIZE - 1)) == 0;
+    return unlikely(last) ? segment_after(segment_of(slot))->slot : slot + 1;
 }
 
 /*
@@ -155,65 +155,111 @@ static int settle(struct lane *lane, uint32_t origin, uint64_t filled)
  * leaps ahead by ever larger steps, because what stands in the way stands together: the timeouts
  * of a thread that is not running just now.
  */
-HOT uint64_t next_position(struct lane *lane, unsigned probe)
+HOT lane_slot *next_slot(struct lane *lane, unsigned probe)
 {
-    uint64_t position = load_relaxed(&lane->tail);
+    lane_slot *slot = load_relaxed(&lane->tail);
 
-    if (unlikely(probe > STEPS))
-        position += GROUP_SLOTS << (probe - STEPS - 1);
-    store_relaxed(&lane->tail, position + 1);
-    __builtin_prefetch((const void *)&lane->ring[(position + SLOTS_AHEAD) & LANE_MASK], 1);
-    return position;
+    if (unlikely(probe > STEPS)) {
+        size_t step = (size_t)GROUP_SLOTS << (probe - STEPS - 1);
+        size_t here = (size_t)(slot - segment_of(slot)->slot);
+        slot = here + step < LANE_SLOTS ? slot + step : segment_after(segment_of(slot))->slot;
+    }
+    store_relaxed(&lane->tail, slot_after(slot));
+    __builtin_prefetch((const void *)(slot + SLOTS_AHEAD), 1);
+    return slot;
 }
 
 /* In its slot: now the worker must hear of it, and it must not have been too late. */
-HOT int publish(struct lane *lane, uint32_t origin, uint64_t filled, uint64_t deadline)
+HOT int publish(struct lane *lane, lane_slot *slot, uint64_t filled, uint64_t deadline)
 {
-    mark_fresh(lane, origin);
-    announce(lane, deadline);
+    struct segment *segment = segment_of(slot);
+
+    mark_fresh(segment, slot);
+    announce(lane, segment, deadline);
     if (unlikely(load_seq(&lane->closed))) /* after the slot was filled: pairs with lane_close */
-        return settle(lane, origin, filled);
+        return settle(lane, slot, filled);
     return 0;
 }
 
-HOT uint32_t origin_of(unsigned index, uint64_t position)
+/* It has been filled, or NULL. */
+static lane_slot *probe(struct lane *lane, hwt_timeout *timeout, uint64_t *filled)
 {
-    return index << LANE_BITS | (uint32_t)(position & LANE_MASK);
+    for (unsigned probe = 1; probe <= PROBES; probe++) {
+        lane_slot *slot = next_slot(lane, probe);
+        if ((*filled = try_slot(slot, timeout)) != 0)
+            return slot;
+    }
+    return NULL;
 }
 
-/* The first slot was taken. */
-static __attribute__((noinline)) int submit_further(struct lanes *lanes, unsigned index,
-                                                    hwt_timeout *timeout, uint64_t deadline,
-                                                    bool *crowded)
+/* The first slot was taken. NULL: no slot is empty, and there is no memory for more. */
+static __attribute__((noinline)) lane_slot *find_slot(struct lane *lane, hwt_timeout *timeout,
+                                                      uint64_t *filled)
 {
-    struct lane *lane = &lanes->lane[index];
+    lane_slot *slot = probe(lane, timeout, filled);
+    struct segment *segment = segment_of(load_relaxed(&lane->tail));
+
+    for (unsigned tries = 0; !slot && tries < SEGMENT_TRIES; tries++) {
+        segment = tries + 1 < SEGMENT_TRIES ? segment_with_room(segment) : segment_add(segment);
+        if (!segment)
+            return NULL;
+        store_relaxed(&lane->tail, segment->slot);
+        slot = probe(lane, timeout, filled);
+    }
+    return slot;
+}
+
+static __attribute__((noinline)) int submit_further(struct lane *lane, hwt_timeout *timeout,
+                                                    uint64_t deadline)
+{
+    uint64_t filled;
+    lane_slot *slot = find_slot(lane, timeout, &filled);
     int result;
 
-    for (unsigned probe = 1; probe <= PROBES; probe++) {
-        uint32_t origin = origin_of(index, next_position(lane, probe));
-        uint64_t filled = try_slot(lane, origin, timeout);
-        if (filled)
-            return publish(lane, origin, filled, deadline);
-    }
-    *crowded = ask_for_space(lane);
+    if (likely(slot != NULL))
+        return publish(lane, slot, filled, deadline);
     result = submit_to_spill(lane, timeout);
-    announce(lane, deadline);
+    announce(lane, lane->first, deadline);
     return result;
 }
 
-int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bool *crowded)
+int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
 {
     unsigned index = lanes_index_here(lanes);
     struct lane *lane = &lanes->lane[index];
-    uint64_t position = next_position(lane, 0), filled;
+    lane_slot *slot = next_slot(lane, 0);
+    uint64_t filled;
 
     timeout->stamp = ++submissions << STAMP_LANE_BITS | (index & ((1u << STAMP_LANE_BITS) - 1));
-    filled = try_slot(lane, origin_of(index, position), timeout);
+    filled = try_slot(slot, timeout);
     if (unlikely(!filled))
-        return submit_further(lanes, index, timeout, deadline, crowded);
-    if (unlikely(position % LOOK_EVERY == 0) && looks_crowded(lane))
-        *crowded = ask_for_space(lane);
-    return publish(lane, origin_of(index, position), filled, deadline);
+        return submit_further(lane, timeout, deadline);
+    return publish(lane, slot, filled, deadline);
+}
+
+/*
+ * Whoever ends or moves it meanwhile finds it in no slot, and leaves a notice; or he has changed
+ * the word before that is read here. Then the worker shall look at it soon: it may be marked.
+ */
+uint64_t lane_submit_again(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
+{
+    struct lane *lane = lanes_here(lanes);
+    struct segment *segment = lane->first;
+    uint64_t filled, word;
+    lane_slot *slot = find_slot(lane, timeout, &filled);
+
+    if (likely(slot != NULL)) {
+        segment = segment_of(slot);
+        mark_fresh(segment, slot);
+    } else {
+        push_spill(lane, timeout);
+        add_release(&lane->spilled, 1);
+    }
+    add_release(&lane->again, 1); /* after it is counted as scheduled once more */
+    word = load_seq(&timeout->word);
+    deadline = word_code(word) == WORD_CANCELLED ? 0 : min_u64(deadline, word_deadline(word));
+    announce(lane, segment, deadline);
+    return deadline;
 }
 
 void lane_notify(struct lane *lane, hwt_timeout *timeout)
@@ -269,9 +315,9 @@ hwt_timeout *lane_next_spilled(const hwt_timeout *timeout)
  * Against a canceller who withdraws it. The worker may be preempted between any two steps: the slot
  * itself tells whether it has been counted yet (count_group).
  */
-static bool take_slot(struct lane *lane, uint32_t index, uint64_t *held)
+static bool take_slot(struct segment *segment, uint32_t index, uint64_t *held)
 {
-    _Atomic uint64_t *slot = &lane->ring[index], *count = &lane->taken[index / GROUP_SLOTS];
+    _Atomic uint64_t *slot = &segment->slot[index], *count = &segment->taken[index / GROUP_SLOTS];
     uint64_t taken = load_relaxed(count), emptied = slot_emptied(*held);
 
     if (!cas_seq(slot, held, slot_being_taken(emptied, taken)))
@@ -281,83 +327,124 @@ static bool take_slot(struct lane *lane, uint32_t index, uint64_t *held)
     return true;
 }
 
-bool lane_take_back(struct lanes *lanes, hwt_timeout *timeout)
+bool lane_take_back(hwt_timeout *timeout)
 {
-    struct lane *lane;
-    uint32_t index;
+    lane_slot *slot = lane_slot_of_where(load_seq(&timeout->where));
+    struct segment *segment;
     uint64_t held;
-    uint32_t origin;
 
-    if (!origin_of_where(load_relaxed(&timeout->where), &origin))
+    if (!slot)
         return false;
-    lane = &lanes->lane[origin >> LANE_BITS];
-    index = origin & LANE_MASK;
-    held = load_acquire(&lane->ring[index]);
-    return packed_timeout(held) == timeout && take_slot(lane, index, &held);
+    segment = segment_of(slot);
+    held = load_seq(slot);
+    return packed_timeout(held) == timeout &&
+           take_slot(segment, (uint32_t)(slot - segment->slot), &held);
 }
 
-/* What it held, or NULL. */
-static hwt_timeout *sweep_slot(struct lane *lane, uint32_t index)
-{
-    uint64_t held = load_seq(&lane->ring[index]); /* after its group's flag was taken (C2) */
+/* ---- sweeps ---- */
 
-    while (packed_timeout(held)) {
-        if (take_slot(lane, index, &held))
+/*
+ * What it held; or NULL, and *left is not above the deadline of what is left in it. That may be
+ * over by now, and its block somebody else's, whose deadline was read: then it is not in the slot
+ * any more, and who fills that anew tells his own.
+ */
+static hwt_timeout *sweep_slot(struct segment *segment, uint32_t index, uint64_t near,
+                               uint64_t *left)
+{
+    lane_slot *slot = &segment->slot[index];
+    uint64_t held = load_seq(slot); /* after its group's flag was taken (C2) */
+
+    while (slot_is_held(held)) {
+        uint64_t deadline = near < DEADLINE_NEVER ? timeout_deadline(packed_timeout(held)) : 0;
+        if (deadline > near) {
+            *left = min_u64(*left, deadline);
+            return NULL;
+        }
+        if (take_slot(segment, index, &held))
             return packed_timeout(held);
     }
     return NULL;
 }
 
-static void sweep_group(struct lane *lane, unsigned group, lane_take *take, void *context)
+static void prefetch_group(const struct segment *segment, uint32_t first)
+{
+    for (uint32_t i = 0; i < GROUP_SLOTS; i++)
+        __builtin_prefetch(packed_timeout(load_relaxed(&segment->slot[first + i])), 1);
+}
+
+/* The earliest that was left. */
+static uint64_t sweep_group(struct segment *segment, unsigned group, uint64_t near, lane_take *take,
+                            void *context)
 {
     hwt_timeout *found[GROUP_SLOTS];
     uint32_t first = group * GROUP_SLOTS;
+    uint64_t left = UINT64_MAX;
     unsigned count = 0;
 
+    prefetch_group(segment, first);
     for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
-        hwt_timeout *timeout = sweep_slot(lane, first + i);
-        if (!timeout)
-            continue;
-        __builtin_prefetch(timeout, 1);
-        found[count++] = timeout;
+        hwt_timeout *timeout = sweep_slot(segment, first + i, near, &left);
+        if (timeout)
+            found[count++] = timeout;
     }
     if (count > 0)
         take(context, found, count);
+    return left;
 }
 
 /* Eight flags at a time. */
-static bool group_block_fresh(const struct lane *lane, unsigned group)
+static bool group_block_fresh(const struct segment *segment, unsigned group)
 {
     for (unsigned i = 0; i < 8; i++) {
-        if (load_seq(&lane->fresh[group + i]))
+        if (load_seq(&segment->fresh[group + i]))
             return true;
     }
     return false;
 }
 
-void lane_sweep(struct lane *lane, lane_take *take, void *context)
+/* To look at one costs a seventh of what it costs to file it: so it is left a few times. */
+static uint64_t look_through(struct segment *segment, unsigned group, uint64_t near,
+                             lane_take *take, void *context)
 {
-    store_relaxed(&lane->crowded, 0);
+    uint64_t left;
+
+    if (segment->looks[group] >= LOOKS)
+        near = DEADLINE_NEVER;
+    left = sweep_group(segment, group, near, take, context);
+    segment->looks[group] = left == UINT64_MAX ? 0 : (uint8_t)(segment->looks[group] + 1);
+    if (left < UINT64_MAX)
+        store_seq(&segment->fresh[group], 1); /* before it is told: the next sweep comes here */
+    return left;
+}
+
+void lane_sweep(struct lane *lane, struct segment *segment, uint64_t near, lane_take *take,
+                void *context)
+{
+    uint64_t left = UINT64_MAX;
+
     for (unsigned group = 0; group < LANE_GROUPS; group++) {
-        if (group % 8 == 0 && !group_block_fresh(lane, group)) {
+        if (group % 8 == 0 && !group_block_fresh(segment, group)) {
             group += 7;
             continue;
         }
-        if (!load_seq(&lane->fresh[group]))
+        if (!load_seq(&segment->fresh[group]))
             continue;
-        store_seq(&lane->fresh[group], 0); /* first this, then the slots (C2) */
-        sweep_group(lane, group, take, context);
+        store_seq(&segment->fresh[group], 0); /* first this, then the slots (C2) */
+        left = min_u64(left, look_through(segment, group, near, take, context));
     }
+    announce(lane, segment, left);
 }
 
-void lane_sweep_older(struct lane *lane, lane_take *take, void *context)
+void lane_restore_earliest(struct lane *lane)
 {
-    unsigned group;
+    struct segment *segment = lane->first;
+    uint64_t earliest = UINT64_MAX;
 
-    store_relaxed(&lane->crowded, 0);
-    group = (unsigned)(load_relaxed(&lane->tail) & LANE_MASK) / GROUP_SLOTS + 1;
-    for (unsigned i = 0; i < LANE_GROUPS / 2; i++, group++)
-        sweep_group(lane, group % LANE_GROUPS, take, context);
+    do {
+        earliest = min_u64(earliest, load_seq(&segment->earliest));
+        segment = segment_next(segment);
+    } while (segment != lane->first);
+    lower(&lane->earliest, earliest);
 }
 
 void lane_close(struct lane *lane)
@@ -368,71 +455,51 @@ void lane_close(struct lane *lane)
 bool lane_sweep_all(struct lane *lane, lane_take *take, void *context)
 {
     bool quiet = load_seq(&lane->spilling) == 0; /* before the spill is collected */
+    struct segment *segment = lane->first;
 
     /* after `closed` was set: whoever relied on an older `fresh` is in a group counted here */
-    for (unsigned group = 0; group < load_seq(&lane->groups_used); group++)
-        sweep_group(lane, group, take, context);
+    do {
+        for (unsigned group = 0; group < load_seq(&segment->groups_used); group++)
+            sweep_group(segment, group, DEADLINE_NEVER, take, context);
+        segment = segment_next(segment);
+    } while (segment != lane->first);
     return quiet;
 }
 
-struct group_tally {
-    uint64_t emptied, held, taken;
-};
+/* ---- counting ---- */
 
-/* The same number taken before and after: but for one slot at most, nothing was taken meanwhile. */
-static bool count_group_once(const struct lane *lane, uint32_t group, struct group_tally *tally)
-{
-    uint64_t taken = load_acquire(&lane->taken[group]); /* pairs with take_slot */
-
-    *tally = (struct group_tally){.taken = taken};
-    for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
-        uint64_t slot = load_acquire(&lane->ring[group * GROUP_SLOTS + i]);
-        tally->emptied += packed_bits(slot);
-        tally->held += slot_is_held(slot);
-        tally->taken += slot_is_beyond(slot, taken);
-    }
-    return load_acquire(&lane->taken[group]) == taken;
-}
-
-/* A worker that was preempted is no obstacle, and one that runs is soon through with a group. */
-static struct group_tally count_group(const struct lane *lane, uint32_t group)
-{
-    struct group_tally tally;
-
-    for (unsigned tries = 0; tries < COUNT_TRIES; tries++) {
-        if (count_group_once(lane, group, &tally))
-            break;
-    }
-    return tally;
-}
-
+/*
+ * One that is put into another slot is counted in both for a moment, never in none: `again` is read
+ * before the slots, and raised after one was filled; `withheld` after them, and raised before one
+ * is emptied.
+ */
 struct lane_tally lane_count(const struct lane *lane)
 {
-    uint64_t emptied = load_acquire(&lane->carried), held = 0, taken = 0, refused;
-    uint32_t groups = load_acquire(&lane->groups_used);
+    uint64_t again = load_acquire(&lane->again), refused;
+    struct segment_tally sum = {0};
+    const struct segment *segment = lane->first;
 
-    for (uint32_t group = 0; group < groups; group++) {
-        struct group_tally tally = count_group(lane, group);
-        emptied += tally.emptied;
-        held += tally.held;
-        taken += tally.taken;
-    }
+    do {
+        segment_count(segment, &sum);
+        segment = segment_next(segment);
+    } while (segment != lane->first);
     refused = load_acquire(&lane->refused);
     return (struct lane_tally){
-        .scheduled = emptied + held + load_acquire(&lane->spilled) - refused,
-        .withdrawn = emptied - taken - refused,
+        .scheduled = sum.emptied + sum.held + load_acquire(&lane->spilled) - refused - again,
+        .withdrawn = sum.emptied - sum.taken - refused - load_acquire(&lane->withheld),
     };
 }
 
 bool lane_holds_any(const struct lane *lane)
 {
-    uint64_t used = (uint64_t)load_acquire(&lane->groups_used) * GROUP_SLOTS;
+    const struct segment *segment = lane->first;
 
     if (ck_pr_load_ptr(&lane->spill.head) != NULL)
         return true;
-    for (uint64_t i = 0; i < used; i++) {
-        if (slot_is_held(load_relaxed(&lane->ring[i])))
+    do {
+        if (segment_holds_any(segment))
             return true;
-    }
+        segment = segment_next(segment);
+    } while (segment != lane->first);
     return false;
 }

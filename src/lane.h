@@ -3,92 +3,49 @@
  * Lanes: how timeouts and notices travel from any thread to the worker, without a lock and, in the
  * steady state, without a cache line that two producers write.
  *
- * There is a lane per CPU: a ring of slots. Submission puts the timeout into the next slot, if that
- * is empty, with one compare-and-swap; cancellation takes it out again with another one. Such a
- * timeout was withdrawn: the worker never saw it, and its memory is free at once. Because a slot is
- * only ever filled when empty, nothing has to be advanced behind the producers: the positions
- * simply go round, and a long-lived timeout in the way is stepped over.
+ * There is a lane per CPU: a ring of segments of slots. Submission puts the timeout into the next
+ * slot, if that is empty, with one compare-and-swap; cancellation takes it out again with another
+ * one. Such a timeout was withdrawn: the worker never saw it, and its memory is free at once.
+ * Because a slot is only ever filled when empty, nothing has to be advanced behind the producers:
+ * the positions simply go round, and a long-lived timeout in the way is stepped over.
+ *
+ * A lane has as many segments as its timeouts need: who finds all of them crowded maps another one
+ * and links it into the ring, and goes on there. Nobody waits, and nobody asks the worker. When few
+ * are left in a lane, segments retire: no timeout is put there any more, and the pages go back as
+ * they have become empty, one now and then, by who submits. Addresses stay: late cancellers may look
+ * at a slot. So a timeout stays where it was put until it ends, or until its time is near.
  *
  * Nor is there a counter that every call would have to raise: a slot counts how often it was
  * emptied, in the bits that its pointer leaves free, and reading the counters adds those up. So
  * scheduling and withdrawing cost three atomic read-modify-writes together: the slot, the word,
  * the slot.
  *
- * The worker empties a lane when
- *  - the earliest deadline submitted to it since the last sweep comes up (lane_sweep),
- *  - a producer found it crowded: then it takes the older half (lane_sweep_older), or
- *  - the timer is stopped (lane_sweep_all);
- * and takes a single timeout out of it whose deadline was moved earlier (lane_take_back).
- * A flag per group of slots tells which groups were filled since the last sweep. What is cancelled
- * before a sweep costs the worker nothing at all.
+ * The worker looks through a segment when the earliest deadline submitted to it since the last
+ * sweep comes up (lane_sweep), and takes what is due soon; what is not it leaves a few times, most
+ * of it will have been cancelled by the next time. When the timer is stopped it takes all
+ * (lane_sweep_all). A flag per group of slots tells which groups hold any that it has left, or not
+ * seen. What is cancelled before a sweep costs the worker nothing at all.
  *
- * A producer that finds no empty slot in a few steps pushes the timeout on the lane's spill.
- * Notices (a cancellation that came too late to withdraw, a deadline moved earlier, a run on an
- * executor that is over) go on the notice stack of the lane of the CPU that the sender runs on.
+ * A producer that finds no memory for a segment pushes the timeout on the lane's spill. Notices (a
+ * cancellation that came too late to withdraw, a deadline moved earlier, a run on an executor that
+ * is over) go on the notice stack of the lane of the CPU that the sender runs on.
  */
 #ifndef HWT_LANE_H
 #define HWT_LANE_H
 
 #include "park.h"
-#include "timeout.h"
+#include "segment.h"
 
-#define LANE_SLOTS  (1u << LANE_BITS)
-#define LANE_MASK   (LANE_SLOTS - 1)
-#define LANE_GROUPS (LANE_SLOTS / GROUP_SLOTS)
-
-#define LANES_MAX (1u << (31 - LANE_BITS))
-
-/*
- * A slot holds the packed address of a timeout, or 0, and with it a count of how often the slot was
- * emptied, which also keeps a late compare-and-swap from mistaking one filling for another.
- */
-static inline uint64_t slot_emptied(uint64_t slot)
-{
-    return packed_make(NULL, packed_bits(slot) + 1);
-}
-
-/* `where` of a timeout in a slot: lane and slot, told from an address by the lowest bit. */
-static inline uint64_t where_of_origin(uint32_t origin)
-{
-    return (uint64_t)origin << 1 | 1;
-}
-
-/* False: it is in no slot of a lane. */
-static inline bool origin_of_where(uint64_t where, uint32_t *origin)
-{
-    *origin = (uint32_t)(where >> 1);
-    return where & 1;
-}
-
-/*
- * In place of the address while the worker is between taking a timeout out and counting that: the
- * low bit of its group's count before. No timeout lies at so low an address.
- */
-static inline uint64_t slot_being_taken(uint64_t emptied, uint64_t taken)
-{
-    return emptied | ((taken & 1) + 1) << PACKED_LOW;
-}
-
-/* Being taken, and not among so many yet? */
-static inline bool slot_is_beyond(uint64_t slot, uint64_t taken)
-{
-    return (slot & PACKED_ADDRESS) == ((taken & 1) + 1) << PACKED_LOW;
-}
-
-static inline bool slot_is_held(uint64_t slot)
-{
-    return (slot & PACKED_ADDRESS) > UINT64_C(2) << PACKED_LOW;
-}
+#define LANES_MAX (1u << 16)
 
 struct lane {
     /* written by the producers on this CPU at every submission */
-    alignas(CACHE_PAIR) _Atomic uint64_t tail; /* the next position; a hint, which may go astray */
-    _Atomic uint64_t *ring;                    /* never changes */
+    alignas(CACHE_PAIR) _Atomic(lane_slot *) tail; /* the next one to try; a hint, may go astray */
 
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
-    alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* of what was submitted since the last sweep */
+    alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* not above that of any of its segments */
     _Atomic uint32_t closed;                       /* by stop, for good */
-    _Atomic uint32_t crowded;                      /* producers ask for space */
+    struct segment *first;                         /* never changes, as the first one's region */
 
     /* written by the cancellers on this CPU, when they come too late to withdraw */
     alignas(CACHE_PAIR) ck_stack_t notices;
@@ -100,24 +57,19 @@ struct lane {
     alignas(CACHE_PAIR) ck_stack_t spill;
     _Atomic uint64_t spilled;  /* submitted to the spill without having been in a slot */
     _Atomic uint32_t spilling; /* producers that are about to, or have just done so */
-    _Atomic uint64_t carried;  /* what the slots' counts could not hold */
     _Atomic uint64_t refused;  /* emptied by their own submitter, because the lane was closed */
+    _Atomic uint64_t withheld; /* emptied to be put elsewhere: not withdrawn ... */
+    _Atomic uint64_t again;    /* ... and put there: not scheduled once more */
     _Atomic uint64_t rejected; /* refused at max_pending or by the executor */
     _Atomic uint64_t runs;     /* on an executor's threads */
     _Atomic uint64_t expired;  /* on an executor's threads */
-
-    /* written by the worker, who takes timeouts out of the slots: how many, by group */
-    alignas(CACHE_PAIR) _Atomic uint64_t taken[LANE_GROUPS];
-
-    /* written once per group and sweep */
-    alignas(CACHE_PAIR) _Atomic uint32_t groups_used; /* groups above were never filled */
-    _Atomic uint8_t fresh[LANE_GROUPS];               /* 1: filled since the last sweep */
 };
 
 struct lanes {
     struct lane *lane; /* never changes */
     unsigned count;    /* a power of two */
     void *memory;
+    char *regions; /* of the first segments */
 };
 
 int lanes_create(struct lanes *lanes, unsigned cpus);
@@ -137,21 +89,29 @@ static inline struct lane *lanes_here(const struct lanes *lanes)
 
 /*
  * Submits; the timeout is the worker's from here on. 0, or -ESHUTDOWN when closed. The caller then
- * compares the deadline with the planned wake-up (park_wake_for). *crowded: also wake the worker.
+ * compares the deadline with the planned wake-up (park_wake_for).
  */
-int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline, bool *crowded);
+int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
+/*
+ * Puts one that was taken out of its slot, or of a bucket's, into a slot anew, pending; by a guest,
+ * for whom stop waits, so closed or not. Then compares as after lane_submit, with the deadline that
+ * this returns: others may have moved it meanwhile.
+ */
+uint64_t lane_submit_again(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
 
-/* Takes it out of the slot that it was submitted to. False: it is not there any more. */
-static inline bool lane_withdraw(const struct lanes *lanes, const hwt_timeout *timeout)
+/*
+ * Takes it out of the slot that it was submitted to. False: it is not there any more, or not yet
+ * again. In one order with filling (lane_submit_again): who finds it nowhere has changed the word
+ * before whoever holds it looks at that.
+ */
+static inline bool lane_withdraw(const hwt_timeout *timeout)
 {
-    _Atomic uint64_t *slot;
+    lane_slot *slot = lane_slot_of_where(load_seq(&timeout->where));
     uint64_t held;
-    uint32_t origin;
 
-    if (unlikely(!origin_of_where(load_relaxed(&timeout->where), &origin)))
+    if (unlikely(!slot))
         return false;
-    slot = &lanes->lane[origin >> LANE_BITS].ring[origin & LANE_MASK];
-    held = load_relaxed(slot);
+    held = load_seq(slot);
     return packed_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
 }
 
@@ -182,10 +142,25 @@ hwt_timeout *lane_take_notices(struct lane *lane); /* a chain by `link` */
 hwt_timeout *lane_take_spill(struct lane *lane);   /* a chain by `spilled` */
 hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);
 /* What lane_withdraw does, for the worker. */
-bool lane_take_back(struct lanes *lanes, hwt_timeout *timeout);
-/* After `earliest` was taken (C3). */
-void lane_sweep(struct lane *lane, lane_take *take, void *context);
-void lane_sweep_older(struct lane *lane, lane_take *take, void *context);
+bool lane_take_back(hwt_timeout *timeout);
+/*
+ * After the segment's `earliest` was taken (C3). Takes what is due up to `near`, and what it has
+ * left too often; tells lane and segment about what it leaves.
+ */
+void lane_sweep(struct lane *lane, struct segment *segment, uint64_t near, lane_take *take,
+                void *context);
+/* What was taken from the lane's `earliest`, but is in segments that were not swept, it says again. */
+void lane_restore_earliest(struct lane *lane);
+
+/* Nothing in a slot is due before. */
+static inline uint64_t lanes_earliest(const struct lanes *lanes)
+{
+    uint64_t earliest = UINT64_MAX;
+
+    for (unsigned i = 0; i < lanes->count; i++)
+        earliest = min_u64(earliest, load_seq(&lanes->lane[i].earliest));
+    return earliest;
+}
 
 /* ---- stop ---- */
 void lane_close(struct lane *lane);

@@ -79,8 +79,10 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
         timer->worker.returns = calloc(timer->lanes.count, sizeof *timer->worker.returns);
         result = timer->worker.returns ? 0 : -ENOMEM;
     }
-    if (result == 0)
+    if (result == 0) {
+        timer->worker.started = timer_now(timer);
         result = create_wheel(timer, config, slots);
+    }
     if (result == 0)
         result = reserve(timer);
     if (result == 0)
@@ -122,6 +124,7 @@ static void init_shell(hwt_timer *timer)
     store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->phase, PHASE_CREATED);
     store_relaxed(&timer->asked, 0);
+    store_relaxed(&timer->still, 0);
     timer->visits = NULL;
     timer->drains = 0;
     park_init(&timer->park, 0);

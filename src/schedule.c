@@ -40,14 +40,13 @@ HOT hwt_timeout *fill_in(hwt_timer *timer, hwt_task *task, void *arg, uint64_t d
 HOT int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_timeout **handle)
 {
     hwt_timeout *before = NULL;
-    bool crowded = false;
     int result;
 
     if (handle) { /* now, because the task may run, and look at it, before this returns */
         before = *handle;
         *handle = timeout;
     }
-    result = lane_submit(&timer->lanes, timeout, deadline, &crowded);
+    result = lane_submit(&timer->lanes, timeout, deadline);
     if (unlikely(result != 0)) {
         if (handle)
             *handle = before;
@@ -55,10 +54,7 @@ HOT int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_ti
         quota_give(timer);
         return result;
     }
-    if (unlikely(crowded))
-        park_wake(&timer->park);
-    else
-        park_wake_for(&timer->park, deadline);
+    park_wake_for(&timer->park, deadline);
     return 0;
 }
 

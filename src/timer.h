@@ -62,6 +62,7 @@ struct worker {
     uint64_t adrift;             /* met, held by nothing: as many notices or nudges are to come */
     uint64_t pass_limit, passed; /* see above, as the next three */
     uint64_t now, coarse, planned;
+    uint64_t started;            /* never changes: when it was created */
     struct pool_return *returns; /* per lane */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
@@ -125,6 +126,7 @@ struct hwt_timer {
     bool introduced;          /* the worker's own: worker_start has returned */
     _Atomic uint32_t driver;  /* enum driver; futex word */
     _Atomic uint32_t guests;  /* handle calls that stop must wait for (handle.c) */
+    _Atomic uint32_t still;   /* who moves a timeout earlier shall not take it out (visit.c) */
     _Atomic uint32_t rearmed; /* runs on an executor's threads that have been re-armed (run.c) */
     hwt_timer *next_shell;    /* under the registry's lock */
     bool forsaken; /* in a forked child: destroyed by one of its callbacks (lifecycle.c) */

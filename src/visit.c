@@ -62,15 +62,21 @@ static void visit_one(void *context, const hwt_timeout *shown)
     leave_one(tour);
 }
 
-/* All that calls which have returned have made pending is where file_visit looks for it. */
+/*
+ * All that calls which have returned have made pending is where file_visit looks for it, and stays
+ * there.
+ */
 static void settle(hwt_timer *timer)
 {
     unsigned times = 0;
 
-    intake(timer, DEADLINE_NEVER);
-    while (timer->worker.adrift > 0 || load_seq(&timer->guests) > 0) { /* half-way through a move */
-        intake_pause(&times);
+    store_seq(&timer->still, 1);
+    for (;;) {
+        bool guests = load_seq(&timer->guests) > 0; /* half-way through a move */
         intake(timer, DEADLINE_NEVER);
+        if (!guests && timer->worker.adrift == 0)
+            return;
+        intake_pause(&times);
     }
 }
 
@@ -81,6 +87,7 @@ static void leave_tour(void *left)
 
     if (!tour->frame.returned)
         leave_one(tour);
+    store_release(&tour->frame.timer->still, 0);
     run_frames = tour->frame.outer;
 }
 

@@ -128,16 +128,7 @@ int worker_pass(hwt_timer *timer, bool exact)
 
 /* ---- sleeping ---- */
 
-static uint64_t lanes_earliest(const hwt_timer *timer)
-{
-    uint64_t earliest = UINT64_MAX;
-
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        earliest = min_u64(earliest, load_seq(&timer->lanes.lane[i].earliest));
-    return earliest;
-}
-
-/* Something that the plan does not cover: mail, a crowded lane, an earlier deadline, stop. */
+/* Something that the plan does not cover: mail, an earlier deadline, stop. */
 static bool is_urgent(const hwt_timer *timer, uint64_t wake_before)
 {
     ck_pr_fence_store_load(); /* the plan is published before this looks (C4) */
@@ -145,8 +136,7 @@ static bool is_urgent(const hwt_timer *timer, uint64_t wake_before)
         return true;
     for (unsigned i = 0; i < timer->lanes.count; i++) {
         const struct lane *lane = &timer->lanes.lane[i];
-        if (lane_has_mail(lane) || load_seq(&lane->crowded) ||
-            load_seq(&lane->earliest) < wake_before)
+        if (lane_has_mail(lane) || load_seq(&lane->earliest) < wake_before)
             return true;
     }
     return false;
@@ -171,8 +161,9 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     uint64_t met = min_u64(wheel_next_call(w->wheel), file_later_earliest(timer));
 
     timer_check_acting(timer);
-    file_raise_bound(timer, min_u64(met, file_rearmed_earliest(timer)));
-    w->planned = min_u64(met, lanes_earliest(timer));
+    /* with what the lanes say: some of it was taken from there, and told there again (C15) */
+    w->planned = min_u64(met, lanes_earliest(&timer->lanes));
+    file_raise_bound(timer, min_u64(w->planned, file_rearmed_earliest(timer)));
     *wake_before = cover(timer, w->planned);
     park_publish(&timer->park, *wake_before);
     if (!is_urgent(timer, *wake_before))

@@ -3,13 +3,17 @@
 #ifndef SIM_SIZES_H
 #define SIM_SIZES_H
 
-#define LANE_BITS        3
+#define LANE_BITS        1
+#define SEGMENT_BITS     11
 #define GROUP_SLOTS      2u
-#define PROBES           3
+#define PROBES           2
 #define STEPS            1
-#define LOOK_EVERY       4u
-#define SAMPLES          4u
-#define SAMPLES_TAKEN    3u
+#define SEGMENT_TRIES    2
+#define SAMPLES          2u
+#define SAMPLES_TAKEN    2u
+#define FEW_BELOW        2u
+#define RELEASE_SLOTS    2u
+#define LOOKS            1
 #define NOTICES_PER_WAKE 2u
 
 #define SLAB_BATCH      2

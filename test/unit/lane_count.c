@@ -18,8 +18,6 @@ static hwt_timeout *node;
 
 static void open_lanes(void)
 {
-    bool crowded = false;
-
     test_arm();
     cr_assert_eq(lanes_create(&lanes, 1), 0);
     lane = &lanes.lane[0];
@@ -27,7 +25,7 @@ static void open_lanes(void)
     cr_assert(node);
     memset((void *)node, 0, MANY * sizeof *node);
     for (unsigned i = 0; i < MANY; i++)
-        cr_assert_eq(lane_submit(&lanes, &node[i], 1000, &crowded), 0);
+        cr_assert_eq(lane_submit(&lanes, &node[i], 1000), 0);
 }
 
 static void close_lanes(void)
@@ -50,23 +48,23 @@ static void check_tally(uint64_t withdrawn)
 
 static uint32_t slot_of(const hwt_timeout *timeout)
 {
-    uint32_t origin;
+    lane_slot *slot = lane_slot_of_where(load_relaxed(&timeout->where));
 
-    cr_assert(origin_of_where(load_relaxed(&timeout->where), &origin));
-    return origin & LANE_MASK;
+    cr_assert_not_null(slot);
+    return (uint32_t)(slot - lane->first->slot);
 }
 
 /* What take_slot does, with a look after each step; the group's count is even, then odd. */
 static void take_in_steps(unsigned at)
 {
-    _Atomic uint64_t *slot = &lane->ring[slot_of(&node[at])];
-    _Atomic uint64_t *taken = &lane->taken[slot_of(&node[at]) / GROUP_SLOTS];
+    _Atomic uint64_t *slot = &lane->first->slot[slot_of(&node[at])];
+    _Atomic uint64_t *taken = &lane->first->taken[slot_of(&node[at]) / GROUP_SLOTS];
     uint64_t held = load_seq(slot), count = load_seq(taken);
 
     cr_assert_eq(packed_timeout(held), &node[at]);
     store_seq(slot, slot_being_taken(slot_emptied(held), count));
     check_tally(0);
-    cr_assert_not(lane_withdraw(&lanes, &node[at]), "a canceller comes too late");
+    cr_assert_not(lane_withdraw(&node[at]), "a canceller comes too late");
     store_seq(taken, count + 1);
     check_tally(0);
     store_seq(slot, slot_emptied(held));
@@ -85,15 +83,14 @@ Test(lane_count, between_the_steps)
 /* A producer steps over a slot that is being taken, as over one that is filled. */
 Test(lane_count, beside_a_producer)
 {
-    _Atomic uint64_t *slot = &lane->ring[5];
+    _Atomic uint64_t *slot = &lane->first->slot[5];
     uint64_t held = load_seq(slot);
-    bool crowded = false;
     hwt_timeout *other = aligned_alloc(CACHE_LINE, sizeof *other);
 
     cr_assert(other);
     store_seq(slot, slot_being_taken(slot_emptied(held), 0));
-    store_relaxed(&lane->tail, 5);
-    cr_assert_eq(lane_submit(&lanes, other, 1000, &crowded), 0);
+    store_relaxed(&lane->tail, lane->first->slot + 5);
+    cr_assert_eq(lane_submit(&lanes, other, 1000), 0);
     cr_assert_neq(slot_of(other), 5);
     cr_assert_eq(lane_count(lane).scheduled, MANY + 1);
     free(other);

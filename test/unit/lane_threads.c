@@ -32,10 +32,9 @@ static void end_once(const hwt_timeout *timeout)
 static void *produce(void *which)
 {
     size_t first = (size_t)(uintptr_t)which * EACH;
-    bool crowded;
 
     for (size_t i = 0; i < EACH; i++) {
-        if (lane_submit(&shared, &node[first + i], i, &crowded) != 0)
+        if (lane_submit(&shared, &node[first + i], i) != 0)
             atomic_store(&double_end, true);
         atomic_store(&submitted[(uintptr_t)which], i + 1);
         if (i % 64 == 0)
@@ -49,7 +48,7 @@ static void withdraw_range(size_t which, size_t *from)
 {
     for (size_t end = atomic_load(&submitted[which]); *from < end; ++*from) {
         hwt_timeout *timeout = &node[which * EACH + *from];
-        if (lane_withdraw(&shared, timeout)) {
+        if (lane_withdraw(timeout)) {
             end_once(timeout);
             atomic_fetch_add(&withdrawn_count, 1);
         }
@@ -78,11 +77,17 @@ static void take_shared(void *unused, hwt_timeout **found, unsigned count)
 
 static void collect_shared(void)
 {
+    struct segment *segment;
     hwt_timeout *next;
 
     for (unsigned i = 0; i < shared.count; i++) {
         exchange_seq(&shared.lane[i].earliest, UINT64_MAX); /* the worker's: C3 */
-        lane_sweep(&shared.lane[i], take_shared, NULL);
+        segment = shared.lane[i].first;
+        do {
+            exchange_seq(&segment->earliest, UINT64_MAX);
+            lane_sweep(&shared.lane[i], segment, DEADLINE_NEVER, take_shared, NULL);
+            segment = segment_next(segment);
+        } while (segment != shared.lane[i].first);
         for (hwt_timeout *timeout = lane_take_spill(&shared.lane[i]); timeout; timeout = next) {
             next = lane_next_spilled(timeout);
             take_shared(NULL, &timeout, 1);

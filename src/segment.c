@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "segment.h"
+
+#include "platform.h"
+
+#define COUNT_TRIES   100 /* readings of a group */
+#define SEGMENT_PARTS (LANE_SLOTS / RELEASE_SLOTS)
+#define ALL_PARTS     ((1u << SEGMENT_PARTS) - 1)
+
+/* ---- the ring ---- */
+
+struct segment *segment_open(char *region)
+{
+    struct segment *segment = segment_in((uintptr_t)region);
+
+    platform_advise_small(region, SEGMENT_SIZE); /* memory in proportion to what lives */
+    store_relaxed(&segment->earliest, UINT64_MAX);
+    store_relaxed(&segment->next, segment);
+    return segment;
+}
+
+struct segment *segment_add(struct segment *here)
+{
+    char *region = platform_map(SEGMENT_SIZE, SEGMENT_SIZE);
+    struct segment *segment, *next;
+
+    if (!region)
+        return NULL;
+    segment = segment_open(region);
+    next = segment_next(here);
+    do {
+        store_relaxed(&segment->next, next);
+    } while (!cas_seq(&here->next, &next, segment));
+    return segment;
+}
+
+void segment_remove_others(struct segment *first)
+{
+    struct segment *segment = segment_next(first), *next;
+
+    for (; segment != first; segment = next) {
+        next = segment_next(segment);
+        platform_unmap((char *)segment + sizeof *segment - SEGMENT_SIZE, SEGMENT_SIZE);
+    }
+}
+
+/* ---- more ---- */
+
+/* Of SAMPLES slots, how many are taken. */
+static unsigned sample(const struct segment *segment)
+{
+    unsigned taken = 0;
+
+    for (unsigned i = 0; i < SAMPLES; i++)
+        taken += packed_timeout(load_relaxed(&segment->slot[i * (LANE_SLOTS / SAMPLES)])) != NULL;
+    return taken;
+}
+
+struct segment *segment_with_room(struct segment *here)
+{
+    struct segment *segment = here, *retired = NULL;
+
+    do {
+        segment = segment_next(segment);
+        if (unlikely(load_relaxed(&segment->retired)))
+            retired = segment;
+        else if (sample(segment) < SAMPLES_TAKEN)
+            return segment;
+    } while (segment != here);
+    if (!retired)
+        return segment_add(here);
+    store_relaxed(&retired->released, 0);
+    store_relaxed(&retired->retired, 0);
+    return retired;
+}
+
+/* ---- fewer ---- */
+
+/*
+ * All slots of a part, if none of them holds anything: their counts, all told. So many as `done`
+ * have been closed.
+ */
+static bool close_slots(lane_slot *slot, unsigned *done, uint64_t *counts)
+{
+    for (*done = 0; *done < RELEASE_SLOTS; ++*done, slot++) {
+        uint64_t empty = load_relaxed(slot);
+        if (packed_timeout(empty) || !cas_acq_rel(slot, &empty, empty | SLOT_CLOSED))
+            return false;
+        *counts += packed_bits(empty);
+    }
+    return true;
+}
+
+static void reopen_slots(lane_slot *slot, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        store_release(&slot[i], load_relaxed(&slot[i]) & ~SLOT_CLOSED);
+}
+
+/* The system may have kept the pages: then the slots still are as they were closed. */
+static bool are_closed(const lane_slot *slot)
+{
+    return (load_acquire(slot) & PACKED_ADDRESS) == SLOT_CLOSED;
+}
+
+/* By who is `releasing`. False: it is in use, or the system has kept the pages. */
+static bool release_part(struct segment *segment, lane_slot *slot)
+{
+    uint64_t counts = 0;
+    unsigned closed;
+    bool kept;
+
+    if (!close_slots(slot, &closed, &counts)) {
+        reopen_slots(slot, closed);
+        return false;
+    }
+    add_seq(&segment->epoch, 1);
+    platform_release_pages((void *)(uintptr_t)slot, RELEASE_SLOTS * sizeof *slot);
+    kept = are_closed(slot);
+    if (kept)
+        reopen_slots(slot, closed);
+    else
+        add_release(&segment->carried, counts);
+    add_seq(&segment->epoch, 1);
+    return !kept;
+}
+
+static void release_next_part(struct segment *segment)
+{
+    uint32_t part, bit;
+
+    if (load_relaxed(&segment->released) == ALL_PARTS || exchange_acq_rel(&segment->releasing, 1))
+        return;
+    part = segment->part;
+    bit = 1u << part;
+    if (!(load_relaxed(&segment->released) & bit) &&
+        release_part(segment, &segment->slot[part * RELEASE_SLOTS]))
+        or_seq(&segment->released, bit);
+    segment->part = (part + 1) % SEGMENT_PARTS;
+    store_release(&segment->releasing, 0);
+}
+
+/* Few are left, in more than one that is in use. */
+static bool has_few(const struct segment *here)
+{
+    const struct segment *segment = here;
+    unsigned taken = 0, in_use = 0;
+
+    do {
+        if (!load_relaxed(&segment->retired)) {
+            taken += sample(segment);
+            in_use++;
+        }
+        segment = segment_next(segment);
+    } while (segment != here);
+    return in_use > 1 && taken * FEW_BELOW < in_use * SAMPLES;
+}
+
+/* The next one that is in use. */
+static struct segment *past_retired(struct segment *here)
+{
+    struct segment *next = segment_next(here);
+
+    while (next != here && load_relaxed(&next->retired)) {
+        release_next_part(next);
+        next = segment_next(next);
+    }
+    return next;
+}
+
+struct segment *segment_after(struct segment *here)
+{
+    struct segment *next = past_retired(here);
+
+    if (likely(next == here) || likely(!has_few(here)))
+        return next;
+    store_relaxed(&next->retired, 1);
+    return past_retired(next);
+}
+
+/* ---- counting ---- */
+
+/* The same number taken before and after: but for one slot at most, nothing was taken meanwhile. */
+static bool count_group_once(const struct segment *segment, uint32_t group,
+                             struct segment_tally *tally)
+{
+    uint64_t taken = load_acquire(&segment->taken[group]); /* pairs with take_slot */
+
+    *tally = (struct segment_tally){.taken = taken};
+    for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
+        uint64_t slot = load_acquire(&segment->slot[group * GROUP_SLOTS + i]);
+        tally->emptied += packed_bits(slot);
+        tally->held += slot_is_held(slot);
+        tally->taken += slot_is_beyond(slot, taken);
+    }
+    return load_acquire(&segment->taken[group]) == taken;
+}
+
+/* A worker that was preempted is no obstacle, and one that runs is soon through with a group. */
+static struct segment_tally count_group(const struct segment *segment, uint32_t group)
+{
+    struct segment_tally tally;
+
+    for (unsigned tries = 0; tries < COUNT_TRIES; tries++) {
+        if (count_group_once(segment, group, &tally))
+            break;
+    }
+    return tally;
+}
+
+static void count_groups(const struct segment *segment, struct segment_tally *sum)
+{
+    uint32_t groups = load_acquire(&segment->groups_used);
+
+    for (uint32_t group = 0; group < groups; group++) {
+        struct segment_tally tally = count_group(segment, group);
+        sum->emptied += tally.emptied;
+        sum->held += tally.held;
+        sum->taken += tally.taken;
+    }
+}
+
+/* While counts go from the slots to `carried` neither is right; that does not last long. */
+void segment_count(const struct segment *segment, struct segment_tally *sum)
+{
+    struct segment_tally tally;
+    uint32_t epoch;
+
+    for (unsigned tries = 0; tries < COUNT_TRIES; tries++) {
+        epoch = load_acquire(&segment->epoch);
+        tally = (struct segment_tally){.emptied = load_acquire(&segment->carried)};
+        count_groups(segment, &tally);
+        if (epoch % 2 == 0 && load_acquire(&segment->epoch) == epoch)
+            break;
+    }
+    sum->emptied += tally.emptied;
+    sum->held += tally.held;
+    sum->taken += tally.taken;
+}
+
+bool segment_holds_any(const struct segment *segment)
+{
+    uint64_t used = (uint64_t)load_acquire(&segment->groups_used) * GROUP_SLOTS;
+
+    for (uint64_t i = 0; i < used; i++) {
+        if (slot_is_held(load_relaxed(&segment->slot[i])))
+            return true;
+    }
+    return false;
+}

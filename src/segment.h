@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Segments: the slots of a lane (lane.h), and how they become more and fewer.
+ *
+ * They stand in a ring, which grows behind a segment whose finder saw that all are crowded. Their
+ * addresses stay for as long as the timer lives: a late canceller may look at a slot. When few
+ * timeouts are left in a lane, segments retire: producers go past them, and a part of one that is
+ * empty gives its pages back. That is a producer's work, a bounded piece of it whenever he has gone
+ * through a whole segment. Meanwhile the part's slots are closed, so that none can be filled when
+ * its page goes; what is filled afterwards is filled as ever, and found as ever.
+ */
+#ifndef HWT_SEGMENT_H
+#define HWT_SEGMENT_H
+
+#include "timeout.h"
+
+#define LANE_SLOTS  (1u << LANE_BITS)
+#define LANE_MASK   (LANE_SLOTS - 1)
+#define LANE_GROUPS (LANE_SLOTS / GROUP_SLOTS)
+
+
+/*
+ * A slot holds the packed address of a timeout, or 0, and with it a count of how often the slot was
+ * emptied, which also keeps a late compare-and-swap from mistaking one filling for another.
+ */
+static inline uint64_t slot_emptied(uint64_t slot)
+{
+    return packed_make(NULL, packed_bits(slot) + 1);
+}
+
+typedef _Atomic uint64_t lane_slot;
+
+/* `where` of a timeout in a slot of a lane: its address, told from others by the lowest bit. */
+static inline uint64_t where_of_lane_slot(const lane_slot *slot)
+{
+    return (uint64_t)(uintptr_t)slot | 1;
+}
+
+/* NULL: it is in no slot of a lane. */
+static inline lane_slot *lane_slot_of_where(uint64_t where)
+{
+    return where & 1 ? (lane_slot *)(uintptr_t)(where - 1) : NULL;
+}
+
+/*
+ * In place of the address while the worker is between taking a timeout out and counting that: the
+ * low bit of its group's count before. No timeout lies at so low an address.
+ */
+static inline uint64_t slot_being_taken(uint64_t emptied, uint64_t taken)
+{
+    return emptied | ((taken & 1) + 1) << PACKED_LOW;
+}
+
+/* Being taken, and not among so many yet? */
+static inline bool slot_is_beyond(uint64_t slot, uint64_t taken)
+{
+    return (slot & PACKED_ADDRESS) == ((taken & 1) + 1) << PACKED_LOW;
+}
+
+/* In place of the address while the page that it is in goes back: nobody can fill it. */
+#define SLOT_CLOSED (UINT64_C(3) << PACKED_LOW)
+
+static inline bool slot_is_held(uint64_t slot)
+{
+    return (slot & PACKED_ADDRESS) > SLOT_CLOSED;
+}
+
+/*
+ * Slots, and what is known of them. It ends where a region of SEGMENT_SIZE bytes, aligned to that,
+ * ends: so it is found by the address of one of its slots, and its end by that of the last.
+ */
+#define SEGMENT_SIZE ((size_t)1 << SEGMENT_BITS)
+
+struct segment {
+    /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
+    alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* of what was left, or submitted since */
+    _Atomic(struct segment *) next;                /* the ring; changes when another comes behind */
+    _Atomic uint32_t retired;                      /* producers go past it */
+
+    /* written by the worker, who takes timeouts out of the slots: how many, by group */
+    alignas(CACHE_PAIR) _Atomic uint64_t taken[LANE_GROUPS];
+    uint64_t swept;             /* the worker's: when, last */
+    uint8_t looks[LANE_GROUPS]; /* the worker's: sweeps that have left some of the group */
+
+    /* written once per group and sweep */
+    alignas(CACHE_PAIR) _Atomic uint32_t groups_used; /* groups above were never filled */
+    _Atomic uint8_t fresh[(LANE_GROUPS + 7) / 8 * 8]; /* 1: may hold some that a sweep looks for */
+
+    /* written rarely */
+    alignas(CACHE_PAIR) _Atomic uint64_t carried; /* what the slots' counts do not hold */
+    _Atomic uint32_t releasing;                   /* somebody gives pages back */
+    _Atomic uint32_t released;                    /* parts that have: bits */
+    _Atomic uint32_t epoch;                       /* odd while counts leave the slots for that */
+    uint32_t part;                                /* the next one, by who is `releasing` */
+
+    alignas(CACHE_PAIR) lane_slot slot[LANE_SLOTS];
+};
+
+static_assert(sizeof(struct segment) <= SEGMENT_SIZE, "a segment fits into its region");
+
+static inline struct segment *segment_in(uintptr_t region)
+{
+    return (struct segment *)(region + SEGMENT_SIZE - sizeof(struct segment));
+}
+
+static inline struct segment *segment_of(const lane_slot *slot)
+{
+    return segment_in((uintptr_t)slot & ~(uintptr_t)(SEGMENT_SIZE - 1));
+}
+
+/* ---- producers ---- */
+
+/* In a region of zeros: a ring of itself. */
+struct segment *segment_open(char *region);
+/* All of its ring, but itself, is unmapped. By who destroys the lane. */
+void segment_remove_others(struct segment *first);
+
+/* The next one of its ring; one that was linked in before a slot of it was filled is seen (C6). */
+static inline struct segment *segment_next(const struct segment *segment)
+{
+    return load_seq(&segment->next);
+}
+
+/*
+ * A new one, linked in behind `here`. NULL: no memory.
+ */
+struct segment *segment_add(struct segment *here);
+/* The next one with room, or one that was retired, or a new one. NULL: no memory. */
+struct segment *segment_with_room(struct segment *here);
+/* Where to go on after the last slot of `here`; does a piece of the work of becoming fewer. */
+struct segment *segment_after(struct segment *here);
+
+/* ---- counting: any thread ---- */
+struct segment_tally {
+    uint64_t emptied, held, taken;
+};
+void segment_count(const struct segment *segment, struct segment_tally *sum);
+bool segment_holds_any(const struct segment *segment);
+
+#endif
