@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "platform.h"
+#include "pool.h"
 
 #define SLOTS_AHEAD 16  /* the producer's prefetch of the ring */
 
@@ -143,10 +144,17 @@ static int settle(struct lane *lane, lane_slot *slot, uint64_t filled)
     return -ESHUTDOWN;
 }
 
+/* Once for so many submissions: time to give back what is not needed any more. */
+static __attribute__((noinline)) lane_slot *go_on_after(struct segment *segment)
+{
+    pool_ease();
+    return segment_after(segment)->slot;
+}
+
 HOT lane_slot *slot_after(lane_slot *slot)
 {
     bool last = ((uintptr_t)(slot + 1) & (SEGMENT_SIZE - 1)) == 0;
-    return unlikely(last) ? segment_after(segment_of(slot))->slot : slot + 1;
+    return unlikely(last) ? go_on_after(segment_of(slot)) : slot + 1;
 }
 
 /*
@@ -162,7 +170,7 @@ HOT lane_slot *next_slot(struct lane *lane, unsigned probe)
     if (unlikely(probe > STEPS)) {
         size_t step = (size_t)GROUP_SLOTS << (probe - STEPS - 1);
         size_t here = (size_t)(slot - segment_of(slot)->slot);
-        slot = here + step < LANE_SLOTS ? slot + step : segment_after(segment_of(slot))->slot;
+        slot = here + step < LANE_SLOTS ? slot + step : go_on_after(segment_of(slot));
     }
     store_relaxed(&lane->tail, slot_after(slot));
     __builtin_prefetch((const void *)(slot + SLOTS_AHEAD), 1);

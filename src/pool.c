@@ -2,6 +2,7 @@
 #include "pool.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 
 #include "platform.h"
@@ -18,6 +19,7 @@
 
 struct depot {
     alignas(CACHE_PAIR) _Atomic uint64_t head;
+    _Atomic uint32_t batches; /* in it, but for those on their way */
 };
 
 static struct depot depots[DEPOTS];
@@ -58,6 +60,7 @@ static void depot_push(unsigned depot, hwt_timeout *batch, uint32_t count)
     do { /* release: the batch is complete before it can be popped */
         store_relaxed(&batch->word, (uint64_t)(uintptr_t)head_block(seen));
     } while (!cas_acq_rel(head, &seen, head_make(batch, seen)));
+    add_relaxed(&depots[depot & (depots_used() - 1)].batches, 1);
 }
 
 static hwt_timeout *depot_pop(unsigned depot)
@@ -68,8 +71,10 @@ static hwt_timeout *depot_pop(unsigned depot)
 
     while ((batch = head_block(seen)) != NULL) {
         uint64_t next = load_relaxed(&batch->word); /* stale if popped meanwhile: the tag tells */
-        if (cas_acq_rel(head, &seen, head_make((hwt_timeout *)(uintptr_t)next, seen)))
+        if (cas_acq_rel(head, &seen, head_make((hwt_timeout *)(uintptr_t)next, seen))) {
+            sub_relaxed(&depots[depot].batches, 1);
             return batch;
+        }
     }
     return NULL;
 }
@@ -292,7 +297,8 @@ static void bring_home(void)
 #define RESERVE_SLACK (RESERVE_THREADS * MAGAZINE_MAX + PORTION * MAGAZINE_MAX + SLAB_BLOCKS)
 
 static pthread_mutex_t reserving = PTHREAD_MUTEX_INITIALIZER;
-static struct pool_reservation *reservations; /* under the lock: those that are open */
+static struct pool_reservation *reservations; /* under the lock: those that are open ... */
+static _Atomic uint32_t reservation_count;    /* ... and how many, for a glimpse */
 
 static void lock(void)
 {
@@ -341,6 +347,7 @@ int pool_reserve(struct pool_reservation *reservation)
     if (result == 0) {
         reservation->next = reservations;
         reservations = reservation;
+        add_relaxed(&reservation_count, 1);
     }
     unlock();
     if (result == 0)
@@ -357,8 +364,10 @@ void pool_unreserve(struct pool_reservation *reservation)
     lock();
     while (*r && *r != reservation)
         r = &(*r)->next;
-    if (*r)
+    if (*r) {
         *r = reservation->next;
+        sub_relaxed(&reservation_count, 1);
+    }
     unlock();
 }
 
@@ -370,7 +379,61 @@ void pool_trim(void)
     lock();
     keep = outstanding();
     unlock();
-    slab_vacate(keep);
+    slab_vacate(keep, UINT_MAX);
+}
+
+/* ---- easing ---- */
+
+/*
+ * What has lain in the depots unused for a whole window of calls is brought home, a portion with
+ * each call; and the pages of slabs that are all at home by then go back.
+ */
+static struct {
+    _Atomic uint32_t busy; /* somebody is at it: the rest is his */
+    uint32_t calls;        /* of this window */
+    uint32_t least;        /* batches in the depots, in this window ... */
+    uint32_t todo;         /* ... and those of the last one that are to be brought home */
+    unsigned depot;        /* the next one */
+} ease;
+
+static uint32_t batches_in_depots(void)
+{
+    int64_t sum = 0;
+
+    for (unsigned i = 0; i < depots_used(); i++)
+        sum += (int32_t)load_relaxed(&depots[i].batches);
+    return sum > 0 ? (uint32_t)min_u64((uint64_t)sum, UINT32_MAX) : 0;
+}
+
+static void bring_portion_home(void)
+{
+    struct slab_sorter sorter = {{NULL}};
+    size_t most = SIZE_MAX;
+
+    sort_portion(&sorter, ease.depot++ % depots_used(), &most);
+    ease.todo -= ease.todo < PORTION ? ease.todo : PORTION;
+    slab_vacate(0, 1);
+}
+
+static void ease_a_little(void)
+{
+    uint32_t free = batches_in_depots();
+
+    ease.least = ease.calls == 0 || free < ease.least ? free : ease.least;
+    if (++ease.calls == EASE_WINDOW) {
+        ease.calls = 0;
+        ease.todo = ease.least > EASE_KEEP ? ease.least - EASE_KEEP : 0;
+    }
+    for (unsigned i = 0; i < EASE_PORTIONS && ease.todo > 0; i++)
+        bring_portion_home();
+}
+
+void pool_ease(void)
+{
+    if (load_relaxed(&reservation_count) || exchange_acq_rel(&ease.busy, 1))
+        return;
+    ease_a_little();
+    store_release(&ease.busy, 0);
 }
 
 /* ---- fork ---- */
@@ -391,4 +454,6 @@ void pool_after_fork(bool child)
     }
     pthread_mutex_init(&reserving, NULL);
     reservations = NULL;
+    store_relaxed(&reservation_count, 0);
+    store_relaxed(&ease.busy, 0); /* who was at it is not in the child */
 }

@@ -96,6 +96,12 @@ void pool_unreserve(struct pool_reservation *reservation);
  */
 void pool_trim(void);
 
+/*
+ * The same a little at a time, on the way of calls that are made anyway: for every few thousand
+ * submissions. Not while anything is reserved.
+ */
+void pool_ease(void);
+
 /* Around a fork: reservations and slabs are whole in the child. */
 void pool_before_fork(void);
 void pool_after_fork(bool child);

@@ -30,6 +30,9 @@
 #define LEAF_BITS       14   /* slabs' descriptors lie in leaves, mapped as they are needed */
 #define DEPOTS          128u /* at most */
 #define PORTION         64   /* batches out of reach at a time, while they are sorted */
+#define EASE_WINDOW     8    /* calls, in which what is not used is not needed ... */
+#define EASE_KEEP       256  /* ... but so many batches, which stay ... */
+#define EASE_PORTIONS   4    /* ... and so many portions go home with each call */
 #define RESERVE_THREADS 64   /* whose magazines may be full */
 #define POOL_TRIM_ABOVE 16384
 

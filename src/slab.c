@@ -227,11 +227,11 @@ static size_t at_home(void)
     return sum;
 }
 
-void slab_vacate(size_t keep)
+void slab_vacate(size_t keep, unsigned most)
 {
     size_t home = at_home();
 
-    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
+    for (struct slab *slab = slab_newest(); slab && most > 0; slab = slab->next) {
         size_t here = view_of(load_relaxed(&slab->state)).home;
         if (home < keep + here)
             return;
@@ -240,6 +240,7 @@ void slab_vacate(size_t keep)
         home -= here < home ? here : home;
         platform_release_pages(slab->blocks, blocks_in(slab) * sizeof(hwt_timeout));
         reopen(slab);
+        most--;
     }
 }
 

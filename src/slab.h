@@ -53,9 +53,9 @@ void slab_sort_end(struct slab_sorter *sorter);
 
 /*
  * Gives back the pages of slabs all of whose blocks have come home, but leaves `keep` blocks with
- * pages at home. Any thread, no lock held.
+ * pages at home; of so many slabs at most. Any thread, no lock held.
  */
-void slab_vacate(size_t keep);
+void slab_vacate(size_t keep, unsigned most);
 
 /* How many blocks are at home or not yet carved; how many there are in all. A glimpse. */
 size_t slab_available(void);

@@ -23,6 +23,9 @@
 #define LEAF_BITS       10
 #define DEPOTS          2u
 #define PORTION         2
+#define EASE_WINDOW     2
+#define EASE_KEEP       1
+#define EASE_PORTIONS   1
 #define RESERVE_THREADS 2
 #define POOL_TRIM_ABOVE 4
 

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a load is measured by: the process's memory against the most that was pending at once (G6),
+ * and a watched timeout against a thread that only sleeps (G4).
+ *
+ * Each row of the table is a process of its own, so that what one has left free does not help the
+ * next. The machine may be noisy: a row that was late is played again, one that took too much
+ * memory is not.
+ */
+#ifndef STRESS_LOAD_H
+#define STRESS_LOAD_H
+
+#include "stress.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+/*
+ * Bounds on time and memory are those of an optimized build: the validators of the others look at
+ * all that is pending, again and again. What is left there is progress and the ledger.
+ */
+#if STRESS_SANITIZED || !defined(__OPTIMIZE__)
+#define LOAD_MEASURED 0
+#else
+#define LOAD_MEASURED 1
+#endif
+
+#define LOAD_PERIOD HWT_MSEC(10)
+#define LOAD_LATE   HWT_MSEC(20) /* later than the sleeper: so much is allowed */
+#define LOAD_SAMPLE HWT_MSEC(2)
+
+enum { LOAD_EACH = 100, LOAD_FLAT = 16 << 20, LOAD_PER_CPU = 256 << 10 }; /* bytes allowed */
+enum { LOAD_REPEATS = 3, LOAD_WRONG = 1, LOAD_TARDY = 2 };
+
+struct load_row {
+    const char *what; /* the case that it belongs to */
+    int (*play)(const struct load_row *row);
+    void *(*produce)(void *producer); /* NULL: by the main thread, for as long as it takes */
+    unsigned producers, each;         /* in flight */
+    hwt_wheel_kind wheel;
+    bool taken, moved; /* held: the wheel had them before, they are moved before they are ended */
+};
+
+struct load_watch {
+    _Atomic uint64_t runs, worst_ns;
+    uint64_t runs_before; /* it counts */
+};
+
+/* ---- the row that plays ---- */
+struct load_state {
+    hwt_timer *timer;
+    hwt_timeout *periodic; /* the watched one */
+    pthread_t sleeping;
+    _Atomic uint64_t go, filled, ended; /* producers: begin; how many have got so far */
+    _Atomic bool quit;                  /* producers, come home */
+    _Atomic bool over;                  /* and then the sleeper */
+    _Atomic uint64_t held;              /* the worker, in a long task */
+    _Atomic bool release;
+    _Atomic uint64_t scheduled, cancelled, ran; /* the ledger */
+    _Atomic uint64_t since; /* lateness counts from here: before, the worker was held */
+    struct load_watch watched, sleeper;
+    uint64_t before, peak; /* memory: at the beginning, and how much more */
+};
+static struct load_state load;
+static uint64_t load_share; /* how long it plays, in ns */
+
+/* What the rows have in common, in memory that they share. */
+struct load_totals {
+    uint64_t scheduled, memory_percent, late_ns;
+};
+static struct load_totals *load_totals;
+
+/* ---- punctuality ---- */
+static inline void load_note(struct load_watch *watch, uint64_t late)
+{
+    if (late > atomic_load(&watch->worst_ns))
+        atomic_store(&watch->worst_ns, late);
+    atomic_fetch_add(&watch->runs, 1);
+}
+
+/* How late it is now for something that is due then. */
+static inline uint64_t load_lateness(uint64_t due)
+{
+    uint64_t since = atomic_load(&load.since), now = stress_now();
+
+    due = due > since ? due : since;
+    return now > due ? now - due : 0;
+}
+
+static inline void load_watched_run(hwt_timeout *timeout, void *arg)
+{
+    (void)arg;
+    load_note(&load.watched, load_lateness(hwt_timeout_deadline(timeout)));
+}
+
+/* As the watched timeout: what it has missed is dropped. */
+static inline void *load_sleep(void *arg)
+{
+    uint64_t next = stress_now(), late;
+
+    while (!atomic_load(&load.over)) {
+        struct timespec until;
+
+        next += LOAD_PERIOD;
+        until = (struct timespec){(time_t)(next / HWT_SEC(1)), (long)(next % HWT_SEC(1))};
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+            continue;
+        late = load_lateness(next);
+        load_note(&load.sleeper, late);
+        next += late / LOAD_PERIOD * LOAD_PERIOD;
+    }
+    return arg;
+}
+
+/* Not while the watched timeout may run: at the beginning, or with the worker held. */
+static inline void load_watch_begin(void)
+{
+    atomic_store(&load.since, stress_now());
+    atomic_store(&load.watched.worst_ns, 0);
+    load.watched.runs_before = atomic_load(&load.watched.runs);
+    load.sleeper.runs_before = atomic_load(&load.sleeper.runs);
+}
+
+static inline uint64_t load_runs(const struct load_watch *watch)
+{
+    return atomic_load(&watch->runs) - watch->runs_before;
+}
+
+/* For builds that do not measure. */
+static inline void load_await_progress(void)
+{
+    if (!LOAD_MEASURED)
+        stress_await(&load.watched.runs, load.watched.runs_before + 3, "G4: the watched timeout");
+}
+
+/* ---- memory ---- */
+static inline uint64_t load_sample(void)
+{
+    uint64_t now = stress_resident();
+    uint64_t more = now > load.before ? now - load.before : 0;
+
+    load.peak = more > load.peak ? more : load.peak;
+    return more;
+}
+
+static inline void load_sample_until(uint64_t end)
+{
+    do {
+        stress_sleep(LOAD_SAMPLE);
+        load_sample();
+    } while (stress_now() < end);
+}
+
+static inline double load_mb(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+/* ---- from the timer's creation to its end ---- */
+static inline void load_open(hwt_wheel_kind wheel)
+{
+    hwt_config config;
+    hwt_spec spec;
+
+    load.before = stress_resident();
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    STRESS_OK(hwt_timer_create(&load.timer, &config));
+    hwt_spec_init(&spec);
+    spec.task = load_watched_run;
+    spec.delay_ns = LOAD_PERIOD;
+    spec.period_ns = LOAD_PERIOD;
+    spec.period_mode = HWT_FIXED_RATE_SKIP;
+    STRESS_OK(hwt_schedule(load.timer, &spec, &load.periodic));
+    load.sleeping = stress_thread(load_sleep, NULL);
+    load_watch_begin();
+}
+
+/* G2, G3: all that was scheduled has run or was cancelled, once; but for the watched timeout. */
+static inline void load_close(void)
+{
+    hwt_stats s = stress_stats(load.timer);
+    uint64_t scheduled = atomic_load(&load.scheduled), cancelled = atomic_load(&load.cancelled);
+
+    atomic_store(&load.over, true);
+    stress_join(load.sleeping);
+    STRESS_CHECK(s.pending == 1 && s.scheduled == s.cancelled + s.expired + s.pending,
+                 "G3: %" PRIu64 " scheduled, %" PRIu64 " cancelled, %" PRIu64 " expired, %" PRIu64
+                 " pending",
+                 s.scheduled, s.cancelled, s.expired, s.pending);
+    STRESS_OK(hwt_timer_stop(load.timer, NULL));
+    stress_check_balance(load.timer);
+    STRESS_CHECK(s.scheduled - 1 == scheduled && s.cancelled == cancelled,
+                 "G2: %" PRIu64 " of %" PRIu64 " scheduled, %" PRIu64 " of %" PRIu64 " cancelled",
+                 s.scheduled - 1, scheduled, s.cancelled, cancelled);
+    STRESS_CHECK(s.expired == atomic_load(&load.ran), "G2: %" PRIu64 " expired, %" PRIu64 " ran",
+                 s.expired, atomic_load(&load.ran));
+    hwt_timeout_unref(load.periodic);
+    STRESS_OK(hwt_timer_destroy(load.timer));
+    load_totals->scheduled += scheduled;
+}
+
+/* ---- the verdict ---- */
+static inline int load_say(int verdict, const char *why, const char *line)
+{
+    if (verdict != 0)
+        fprintf(stderr, "%s: not so: %s\n", line, why);
+    else if (getenv("HWT_VERBOSE") != NULL)
+        printf("%s\n", line);
+    return verdict;
+}
+
+static inline void load_label(const struct load_row *row, char *label, size_t size)
+{
+    bool plain = strcmp(row->what, "loads") == 0;
+
+    snprintf(label, size, "%s%s%s%s%s%u x %u", plain ? "" : row->what, plain ? "" : ", ",
+             row->wheel == HWT_WHEEL_HASHED ? "hashed, " : "", row->taken ? "in the wheel, " : "",
+             row->moved ? "moved, " : "", row->producers, row->each);
+}
+
+/* While the sleeper still sleeps. What the watched timeout has not come to is late, too. */
+static inline int load_verdict(const struct load_row *row)
+{
+    uint64_t bound = (uint64_t)row->producers * row->each * LOAD_EACH + LOAD_FLAT +
+                     (uint64_t)sysconf(_SC_NPROCESSORS_CONF) * LOAD_PER_CPU;
+    uint64_t overdue = load_lateness(hwt_timeout_deadline(load.periodic));
+    uint64_t late = atomic_load(&load.watched.worst_ns);
+    uint64_t noise = atomic_load(&load.sleeper.worst_ns);
+    uint64_t runs = load_runs(&load.watched), sleeps = load_runs(&load.sleeper);
+    char label[80], line[240];
+    bool tardy;
+
+    late = overdue > late ? overdue : late;
+    tardy = late > noise + LOAD_LATE || (runs + 1) * 10 < sleeps * 9; /* one is just due */
+    load_label(row, label, sizeof label);
+    snprintf(line, sizeof line,
+             "%s: %.1f MB of %.1f, %" PRIu64 " runs (sleeper %" PRIu64 "), late %.1f ms (%.1f)",
+             label, load_mb(load.peak), load_mb(bound), runs, sleeps, (double)late / 1e6,
+             (double)noise / 1e6);
+    if (LOAD_MEASURED && load.peak > bound)
+        return load_say(LOAD_WRONG, tardy ? "G6 and G4: too much, and too late" : "G6: too much",
+                        line);
+    if (LOAD_MEASURED && tardy)
+        return load_say(LOAD_TARDY, "G4: too late", line);
+    if (load.peak * 100 / bound > load_totals->memory_percent)
+        load_totals->memory_percent = load.peak * 100 / bound;
+    if (late > load_totals->late_ns)
+        load_totals->late_ns = late;
+    return load_say(0, NULL, line);
+}
+
+/* ---- a process for each row that is measured ---- */
+static inline int load_play_once(const struct load_row *row)
+{
+    int status = 0;
+    pid_t child;
+
+    memset(&load, 0, sizeof load);
+    if (!LOAD_MEASURED) /* ThreadSanitizer thinks that locks are held in a child */
+        return row->play(row);
+    fflush(NULL);
+    child = fork();
+    STRESS_CHECK(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        stress_watchdog(100 + (unsigned)(4 * load_share / HWT_SEC(1)));
+        exit(row->play(row));
+    }
+    while (waitpid(child, &status, 0) < 0)
+        STRESS_CHECK(errno == EINTR, "waitpid: %s", strerror(errno));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : LOAD_WRONG;
+}
+
+static inline bool load_play(const struct load_row *row)
+{
+    int result = load_play_once(row);
+
+    for (int i = 0; i < LOAD_REPEATS && result == LOAD_TARDY; i++)
+        result = load_play_once(row);
+    return result == 0;
+}
+
+#endif
