@@ -11,29 +11,37 @@
 
 /* ---- creation ---- */
 
-int lanes_create(struct lanes *lanes, unsigned cpus)
+/* A lane is given another segment when its own are half full. */
+static size_t segments_for(size_t timeouts)
+{
+    return timeouts / LANE_SLOTS * 3 + (timeouts % LANE_SLOTS * 3 + LANE_SLOTS - 1) / LANE_SLOTS;
+}
+
+static void lane_init(struct lane *lane, struct segment_store *store)
+{
+    lane->first = segment_create(store); /* one of those that there are */
+    store_relaxed(&lane->tail, lane->first->slot);
+    store_relaxed(&lane->earliest, UINT64_MAX);
+    store_relaxed(&lane->moved, UINT64_MAX);
+    ck_stack_init(&lane->notices);
+    ck_stack_init(&lane->spill);
+}
+
+int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve)
 {
     for (lanes->count = 1; lanes->count < cpus && lanes->count * 2 <= LANES_MAX;)
         lanes->count *= 2;
-    /* pages that no producer comes to are never touched */
     lanes->memory = calloc(1, lanes->count * sizeof(struct lane) + CACHE_PAIR);
-    lanes->regions = lanes->memory ? platform_map(lanes->count * SEGMENT_SIZE, SEGMENT_SIZE) : NULL;
-    if (!lanes->regions) {
+    if (!lanes->memory ||
+        segment_store_create(&lanes->store, lanes->count + segments_for(reserve)) != 0) {
         free(lanes->memory);
         lanes->memory = NULL;
         return -ENOMEM;
     }
     lanes->lane = (struct lane *)(void *)(((uintptr_t)lanes->memory + CACHE_PAIR - 1) &
                                           ~(uintptr_t)(CACHE_PAIR - 1));
-    for (unsigned i = 0; i < lanes->count; i++) {
-        struct lane *lane = &lanes->lane[i];
-        lane->first = segment_open(lanes->regions + i * SEGMENT_SIZE);
-        store_relaxed(&lane->tail, lane->first->slot);
-        store_relaxed(&lane->earliest, UINT64_MAX);
-        store_relaxed(&lane->moved, UINT64_MAX);
-        ck_stack_init(&lane->notices);
-        ck_stack_init(&lane->spill);
-    }
+    for (unsigned i = 0; i < lanes->count; i++)
+        lane_init(&lanes->lane[i], &lanes->store);
     return 0;
 }
 
@@ -42,8 +50,8 @@ void lanes_destroy(struct lanes *lanes)
     if (!lanes->memory)
         return;
     for (unsigned i = 0; i < lanes->count; i++)
-        segment_remove_others(lanes->lane[i].first);
-    platform_unmap(lanes->regions, lanes->count * SEGMENT_SIZE);
+        segment_destroy_ring(&lanes->store, lanes->lane[i].first);
+    segment_store_destroy(&lanes->store);
     free(lanes->memory);
     lanes->memory = NULL;
     lanes->lane = NULL;
@@ -201,14 +209,15 @@ static lane_slot *probe(struct lane *lane, hwt_timeout *timeout, uint64_t *fille
 }
 
 /* The first slot was taken. NULL: no slot is empty, and there is no memory for more. */
-static __attribute__((noinline)) lane_slot *find_slot(struct lane *lane, hwt_timeout *timeout,
-                                                      uint64_t *filled)
+static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes, struct lane *lane,
+                                                      hwt_timeout *timeout, uint64_t *filled)
 {
     lane_slot *slot = probe(lane, timeout, filled);
     struct segment *segment = segment_of(load_relaxed(&lane->tail));
 
     for (unsigned tries = 0; !slot && tries < SEGMENT_TRIES; tries++) {
-        segment = tries + 1 < SEGMENT_TRIES ? segment_with_room(segment) : segment_add(segment);
+        segment = tries + 1 < SEGMENT_TRIES ? segment_with_room(&lanes->store, segment)
+                                            : segment_add(&lanes->store, segment);
         if (!segment)
             return NULL;
         store_relaxed(&lane->tail, segment->slot);
@@ -217,11 +226,11 @@ static __attribute__((noinline)) lane_slot *find_slot(struct lane *lane, hwt_tim
     return slot;
 }
 
-static __attribute__((noinline)) int submit_further(struct lane *lane, hwt_timeout *timeout,
-                                                    uint64_t deadline)
+static __attribute__((noinline)) int submit_further(struct lanes *lanes, struct lane *lane,
+                                                    hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t filled;
-    lane_slot *slot = find_slot(lane, timeout, &filled);
+    lane_slot *slot = find_slot(lanes, lane, timeout, &filled);
     int result;
 
     if (likely(slot != NULL))
@@ -241,7 +250,7 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
     timeout->stamp = ++submissions << STAMP_LANE_BITS | (index & ((1u << STAMP_LANE_BITS) - 1));
     filled = try_slot(slot, timeout);
     if (unlikely(!filled))
-        return submit_further(lane, timeout, deadline);
+        return submit_further(lanes, lane, timeout, deadline);
     return publish(lane, slot, filled, deadline);
 }
 
@@ -254,7 +263,7 @@ uint64_t lane_submit_again(struct lanes *lanes, hwt_timeout *timeout, uint64_t d
     struct lane *lane = lanes_here(lanes);
     struct segment *segment = lane->first;
     uint64_t filled, word;
-    lane_slot *slot = find_slot(lane, timeout, &filled);
+    lane_slot *slot = find_slot(lanes, lane, timeout, &filled);
 
     if (likely(slot != NULL)) {
         segment = segment_of(slot);

@@ -69,10 +69,11 @@ struct lanes {
     struct lane *lane; /* never changes */
     unsigned count;    /* a power of two */
     void *memory;
-    char *regions; /* of the first segments */
+    struct segment_store store; /* of all segments */
 };
 
-int lanes_create(struct lanes *lanes, unsigned cpus);
+/* `reserve`: so many timeouts shall find a slot without more memory. 0 or -ENOMEM. */
+int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve);
 void lanes_destroy(struct lanes *lanes);
 
 static inline unsigned lanes_index_here(const struct lanes *lanes)

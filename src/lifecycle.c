@@ -73,7 +73,7 @@ static int reserve(hwt_timer *timer)
 
 static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slots)
 {
-    int result = lanes_create(&timer->lanes, platform_cpu_count());
+    int result = lanes_create(&timer->lanes, platform_cpu_count(), config->reserve);
 
     if (result == 0) {
         timer->worker.returns = calloc(timer->lanes.count, sizeof *timer->worker.returns);

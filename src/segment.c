@@ -1,50 +1,97 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "segment.h"
 
+#include <errno.h>
+
 #include "platform.h"
 
 #define COUNT_TRIES   100 /* readings of a group */
 #define SEGMENT_PARTS (LANE_SLOTS / RELEASE_SLOTS)
 #define ALL_PARTS     ((1u << SEGMENT_PARTS) - 1)
 
-/* ---- the ring ---- */
+/* ---- where they come from ---- */
 
-struct segment *segment_open(char *region)
+int segment_store_create(struct segment_store *store, size_t count)
 {
-    struct segment *segment = segment_in((uintptr_t)region);
+    store->regions = NULL;
+    store->count = count;
+    store->used = 0;
+    if (count <= SIZE_MAX / SEGMENT_SIZE) /* pages that no producer comes to are never touched */
+        store->regions = platform_map(count * SEGMENT_SIZE, SEGMENT_SIZE);
+    if (!store->regions)
+        return -ENOMEM;
+    platform_advise_small(store->regions, count * SEGMENT_SIZE); /* in proportion to what lives */
+    return 0;
+}
 
-    platform_advise_small(region, SEGMENT_SIZE); /* memory in proportion to what lives */
+void segment_store_destroy(struct segment_store *store)
+{
+    platform_unmap(store->regions, store->count * SEGMENT_SIZE);
+}
+
+static char *map_region(void)
+{
+    char *region = platform_map(SEGMENT_SIZE, SEGMENT_SIZE);
+
+    if (region)
+        platform_advise_small(region, SEGMENT_SIZE);
+    return region;
+}
+
+static char *take_region(struct segment_store *store)
+{
+    size_t index;
+
+    if (load_relaxed(&store->used) < store->count &&
+        (index = add_relaxed(&store->used, 1)) < store->count)
+        return store->regions + index * SEGMENT_SIZE;
+    return map_region();
+}
+
+struct segment *segment_create(struct segment_store *store)
+{
+    char *region = take_region(store);
+    struct segment *segment = region ? segment_in((uintptr_t)region) : NULL;
+
+    if (!segment)
+        return NULL;
     store_relaxed(&segment->earliest, UINT64_MAX);
     store_relaxed(&segment->next, segment);
     return segment;
 }
 
-struct segment *segment_add(struct segment *here)
+static void destroy_added(const struct segment_store *store, struct segment *segment)
 {
-    char *region = platform_map(SEGMENT_SIZE, SEGMENT_SIZE);
-    struct segment *segment, *next;
+    char *region = (char *)segment + sizeof *segment - SEGMENT_SIZE;
 
-    if (!region)
+    if ((size_t)(region - store->regions) >= store->count * SEGMENT_SIZE)
+        platform_unmap(region, SEGMENT_SIZE);
+}
+
+void segment_destroy_ring(const struct segment_store *store, struct segment *first)
+{
+    struct segment *segment = segment_next(first), *next;
+
+    for (; segment != first; segment = next) {
+        next = segment_next(segment);
+        destroy_added(store, segment);
+    }
+}
+
+/* ---- more ---- */
+
+struct segment *segment_add(struct segment_store *store, struct segment *here)
+{
+    struct segment *segment = segment_create(store), *next;
+
+    if (!segment)
         return NULL;
-    segment = segment_open(region);
     next = segment_next(here);
     do {
         store_relaxed(&segment->next, next);
     } while (!cas_seq(&here->next, &next, segment));
     return segment;
 }
-
-void segment_remove_others(struct segment *first)
-{
-    struct segment *segment = segment_next(first), *next;
-
-    for (; segment != first; segment = next) {
-        next = segment_next(segment);
-        platform_unmap((char *)segment + sizeof *segment - SEGMENT_SIZE, SEGMENT_SIZE);
-    }
-}
-
-/* ---- more ---- */
 
 /* Of SAMPLES slots, how many are taken. */
 static unsigned sample(const struct segment *segment)
@@ -56,7 +103,7 @@ static unsigned sample(const struct segment *segment)
     return taken;
 }
 
-struct segment *segment_with_room(struct segment *here)
+struct segment *segment_with_room(struct segment_store *store, struct segment *here)
 {
     struct segment *segment = here, *retired = NULL;
 
@@ -68,7 +115,7 @@ struct segment *segment_with_room(struct segment *here)
             return segment;
     } while (segment != here);
     if (!retired)
-        return segment_add(here);
+        return segment_add(store, here);
     store_relaxed(&retired->released, 0);
     store_relaxed(&retired->retired, 0);
     return retired;

@@ -108,12 +108,23 @@ static inline struct segment *segment_of(const lane_slot *slot)
     return segment_in((uintptr_t)slot & ~(uintptr_t)(SEGMENT_SIZE - 1));
 }
 
-/* ---- producers ---- */
+/* Regions mapped ahead: the first ones of all lanes, and what was reserved. */
+struct segment_store {
+    char *regions; /* never changes, as `count` */
+    size_t count;
+    _Atomic size_t used;
+};
 
-/* In a region of zeros: a ring of itself. */
-struct segment *segment_open(char *region);
-/* All of its ring, but itself, is unmapped. By who destroys the lane. */
-void segment_remove_others(struct segment *first);
+/* So many regions. 0 or -ENOMEM. */
+int segment_store_create(struct segment_store *store, size_t count);
+void segment_store_destroy(struct segment_store *store);
+
+/* A new one, a ring of itself. NULL: no memory. */
+struct segment *segment_create(struct segment_store *store);
+/* What of its ring does not come from the store is unmapped. By who destroys the lane. */
+void segment_destroy_ring(const struct segment_store *store, struct segment *first);
+
+/* ---- producers ---- */
 
 /* The next one of its ring; one that was linked in before a slot of it was filled is seen (C6). */
 static inline struct segment *segment_next(const struct segment *segment)
@@ -121,12 +132,10 @@ static inline struct segment *segment_next(const struct segment *segment)
     return load_seq(&segment->next);
 }
 
-/*
- * A new one, linked in behind `here`. NULL: no memory.
- */
-struct segment *segment_add(struct segment *here);
+/* A new one, linked in behind `here`. NULL: no memory. */
+struct segment *segment_add(struct segment_store *store, struct segment *here);
 /* The next one with room, or one that was retired, or a new one. NULL: no memory. */
-struct segment *segment_with_room(struct segment *here);
+struct segment *segment_with_room(struct segment_store *store, struct segment *here);
 /* Where to go on after the last slot of `here`; does a piece of the work of becoming fewer. */
 struct segment *segment_after(struct segment *here);
 

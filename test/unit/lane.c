@@ -27,7 +27,7 @@ static size_t taken_count;
 static void open_lanes(void)
 {
     test_arm();
-    cr_assert_eq(lanes_create(&lanes, 1), 0);
+    cr_assert_eq(lanes_create(&lanes, 1, 0), 0);
     cr_assert_eq(lanes.count, 1);
     lane = &lanes.lane[0];
     node_count = NODE_SEGMENTS * LANE_SLOTS;
@@ -141,7 +141,7 @@ Test(lane, as_many_as_cpus_rounded_up)
     struct lanes many;
 
     for (size_t i = 0; i < COUNT_OF(cpus); i++) {
-        cr_assert_eq(lanes_create(&many, cpus[i][0]), 0);
+        cr_assert_eq(lanes_create(&many, cpus[i][0], 0), 0);
         cr_assert_eq(many.count, cpus[i][1]);
         for (unsigned j = 0; j < many.count; j++) {
             cr_assert_eq(load_relaxed(&many.lane[j].earliest), UINT64_MAX);

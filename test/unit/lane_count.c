@@ -19,7 +19,7 @@ static hwt_timeout *node;
 static void open_lanes(void)
 {
     test_arm();
-    cr_assert_eq(lanes_create(&lanes, 1), 0);
+    cr_assert_eq(lanes_create(&lanes, 1, 0), 0);
     lane = &lanes.lane[0];
     node = aligned_alloc(CACHE_LINE, MANY * sizeof *node);
     cr_assert(node);

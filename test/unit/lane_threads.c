@@ -120,7 +120,7 @@ Test(lane_threads, producers_canceller_and_sweeper)
 {
     uint64_t scheduled = 0, withdrawn = 0;
 
-    cr_assert_eq(lanes_create(&shared, 2), 0);
+    cr_assert_eq(lanes_create(&shared, 2, 0), 0);
     node = aligned_alloc(CACHE_LINE, PRODUCERS * EACH * sizeof *node);
     ends = calloc(PRODUCERS * EACH, 1);
     cr_assert(node && ends);

@@ -93,14 +93,16 @@ Test(reserve, a_cycle_with_many_leaves_nothing)
 Test(reserve, what_is_free_counts)
 {
     hwt_timer *timer = timer_with(0);
-    size_t before;
+    size_t total, before;
 
     submit(timer, 200000);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
-    before = atomic_load(&mapped);
+    total = slab_total();
     timer = timer_with(100000);
+    before = atomic_load(&mapped);
     submit(timer, 100000);
     cr_assert_eq(atomic_load(&mapped), before);
+    cr_assert_eq(slab_total(), total);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
