@@ -149,12 +149,13 @@ static bool put_again(hwt_timer *timer, hwt_timeout *timeout)
         return false;
     timeout->place = PLACE_UNMET;
     word = load_acquire(&timeout->word);
-    while (!timeout_take_nudge(timeout, &word)) { /* others may move it still */
-        if (word_code(word) != WORD_NUDGED) {     /* cancelled: this was to tell the worker */
+    do { /* others may move it still; once it is pending, later without telling anybody (C15) */
+        if (word_code(word) != WORD_NUDGED) { /* cancelled: this was to tell the worker */
             store_release(&timeout->withdrawn, 1);
             return true;
         }
-    }
+        lane_tell_moved(lanes_here(&timer->lanes), word_deadline(word));
+    } while (!timeout_take_nudge(timeout, &word));
     park_wake_for(&timer->park, lane_submit_again(&timer->lanes, timeout, word_deadline(word)));
     return true;
 }

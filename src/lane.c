@@ -161,8 +161,7 @@ static __attribute__((noinline)) lane_slot *go_on_after(struct segment *segment)
 
 HOT lane_slot *slot_after(lane_slot *slot)
 {
-    bool last = ((uintptr_t)(slot + 1) & (SEGMENT_SIZE - 1)) == 0;
-    return unlikely(last) ? go_on_after(segment_of(slot)) : slot + 1;
+    return unlikely(segment_ends_at(slot + 1)) ? go_on_after(segment_of(slot)) : slot + 1;
 }
 
 /*

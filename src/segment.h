@@ -98,6 +98,17 @@ struct segment {
 
 static_assert(sizeof(struct segment) <= SEGMENT_SIZE, "a segment fits into its region");
 
+/* Where the slots end, in a region: mostly where it does. */
+#define SEGMENT_END                                                                                \
+    ((SEGMENT_SIZE - sizeof(struct segment) + offsetof(struct segment, slot) +                     \
+      LANE_SLOTS * sizeof(lane_slot)) %                                                            \
+     SEGMENT_SIZE)
+
+static inline bool segment_ends_at(const lane_slot *slot)
+{
+    return ((uintptr_t)slot & (SEGMENT_SIZE - 1)) == SEGMENT_END;
+}
+
 static inline struct segment *segment_in(uintptr_t region)
 {
     return (struct segment *)(region + SEGMENT_SIZE - sizeof(struct segment));

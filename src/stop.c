@@ -25,10 +25,10 @@ static void reclaim_all(hwt_timer *timer)
 
     w->reclaiming = RECLAIM_ALL;
     for (;;) {
-        bool guests = load_seq(&timer->guests) > 0; /* first: one may have a timeout in his hand */
+        bool guests = load_seq(&timer->guests) > 0; /* one may have a timeout in his hand */
         bool quiet = intake(timer, DEADLINE_NEVER);
         file_reclaim_all(timer);
-        if (quiet && !guests && w->adrift == 0)
+        if (quiet && !guests && w->adrift == 0 && load_seq(&timer->guests) == 0)
             break;
         intake_pause(&times);
     }

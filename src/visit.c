@@ -74,7 +74,7 @@ static void settle(hwt_timer *timer)
     for (;;) {
         bool guests = load_seq(&timer->guests) > 0; /* half-way through a move */
         intake(timer, DEADLINE_NEVER);
-        if (!guests && timer->worker.adrift == 0)
+        if (!guests && timer->worker.adrift == 0 && load_seq(&timer->guests) == 0)
             return;
         intake_pause(&times);
     }

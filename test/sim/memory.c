@@ -15,12 +15,16 @@
 
 #define ARENA      ((uintptr_t)0xc0000000) /* within the library's PLATFORM_ADDRESS_BITS */
 #define ARENA_SIZE ((size_t)8 << 20)
+#define BLOCK      64
+#define WORD_BYTES 8 /* the word too is the owner's, but pool.c and slab*.c may look at it */
 
 /* The library's own variables: the sections are renamed so that the linker tells where they are. */
 extern char __start_hwt_data[] __attribute__((weak)), __stop_hwt_data[] __attribute__((weak));
 extern char __start_hwt_bss[] __attribute__((weak)), __stop_hwt_bss[] __attribute__((weak));
 /* The text of pool.c and slab*.c, who alone may touch the words of blocks that are free. */
 extern char __start_hwt_pool[], __stop_hwt_pool[];
+/* That of lane.c and bucket.c, which may read the word of a block that has left its slot since. */
+extern char __start_hwt_peek[], __stop_hwt_peek[];
 /* That of poison.c, which looks at whatever there is. */
 extern char __start_hwt_debug[], __stop_hwt_debug[];
 
@@ -235,9 +239,15 @@ static void look(const uint32_t *seen, uintptr_t address, bool write, bool atomi
 
 enum { PLAIN_WRITES = 1, PLAIN_READS = 2, ATOMIC_WRITES = 4, ATOMIC_READS = 8 };
 
-static void check_poison(uintptr_t address, uintptr_t pc)
+static bool lies_in(uintptr_t pc, const char *start, const char *stop)
 {
-    if (!(pc - (uintptr_t)__start_hwt_pool < (size_t)(__stop_hwt_pool - __start_hwt_pool))) {
+    return pc - (uintptr_t)start < (size_t)(stop - start);
+}
+
+static void check_poison(uintptr_t address, bool reads_word, uintptr_t pc)
+{
+    if (!lies_in(pc, __start_hwt_pool, __stop_hwt_pool) &&
+        !(reads_word && lies_in(pc, __start_hwt_peek, __stop_hwt_peek))) {
         char name[96] = "";
         if (trace_name_of)
             trace_name_of(address, name, sizeof name);
@@ -308,7 +318,7 @@ static void access_range(uintptr_t address, size_t size, bool write, bool atomic
         if (address - ARENA < ARENA_SIZE) {
             touched[(address - ARENA) / 64] = true;
             if (poisoned[(address - ARENA) / 8])
-                check_poison(address, pc);
+                check_poison(address, atomic && !write && address % BLOCK < WORD_BYTES, pc);
         }
         access_cell(cell++, 8, from, count, address, write, atomic);
         address += count;
@@ -601,7 +611,7 @@ static void end_change(uintptr_t address, unsigned size, uint64_t before, uint64
     } else if (cell && me->released[me->index]) {
         join(sync_of(cell), me->released);
     }
-    if (is_entry(value) && size == 8)
+    if (is_entry(value) && size == 8 && (before == 0 || is_entry(before))) /* not a lane's slot */
         note_push(value);
     if (sim_history->tracing)
         trace_add(TRACE_CHANGE, pc, address, before, value, NULL);
@@ -831,8 +841,6 @@ void *sim_memset(void *to, int value, size_t size)
 /* ---- the heap: nothing is used twice in a history, so that what is free stays free ---- */
 
 #define HEADER     16
-#define BLOCK      64
-#define WORD_BYTES 8 /* the word too is the owner's, but pool.c and slab*.c may look at it */
 
 static bool alive[ARENA_SIZE / BLOCK]; /* of the pool, and in use */
 

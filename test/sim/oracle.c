@@ -73,6 +73,44 @@ static const char *block_field(unsigned offset)
     return offset < 60 ? "refs" : offset == 60 ? "run" : offset == 61 ? "withdrawn" : "flags";
 }
 
+/* Read as it is, without a point of its own. */
+static const struct segment *next_in_ring(const struct segment *segment)
+{
+    const struct segment *next;
+
+    memcpy((void *)&next, (const void *)&segment->next, sizeof next);
+    return next;
+}
+
+static bool name_in_ring(const struct segment *first, unsigned lane, uintptr_t address,
+                         char *buffer, size_t size)
+{
+    const struct segment *segment = first;
+    unsigned s = 0;
+
+    while (segment && !within(address, segment, sizeof *segment)) {
+        segment = next_in_ring(segment);
+        if (segment == first)
+            return false;
+        s++;
+    }
+    if (!segment)
+        return false;
+    if (within(address, segment->slot, sizeof segment->slot))
+        snprintf(buffer, size, "lane%u.%u.slot[%zu]", lane, s,
+                 (size_t)(address - (uintptr_t)segment->slot) / 8);
+    else
+        snprintf(buffer, size, "lane%u.%u.%s", lane, s,
+                 within(address, &segment->earliest, 8)         ? "earliest"
+                 : within(address, &segment->next, 8)           ? "next"
+                 : within(address, &segment->retired, 4)        ? "retired"
+                 : within(address, &segment->groups_used, 4)    ? "groups_used"
+                 : within(address, segment->fresh, LANE_GROUPS) ? "fresh"
+                 : within(address, segment->taken, LANE_GROUPS * 8) ? "taken"
+                                                                : "rest");
+    return true;
+}
+
 static const char *name_in_lane(const hwt_timer *timer, uintptr_t address, char *buffer,
                                 size_t size)
 {
@@ -86,12 +124,10 @@ static const char *name_in_lane(const hwt_timer *timer, uintptr_t address, char 
             {&lane->tail, 8, "tail"},
             {&lane->earliest, 8, "earliest"},
             {&lane->closed, 4, "closed"},
-            {&lane->crowded, 4, "crowded"},
             {&lane->notices, sizeof lane->notices, "notices"},
             {&lane->moved, 8, "moved"},
             {&lane->spill, sizeof lane->spill, "spill"},
             {&lane->spilling, 4, "spilling"},
-            {&lane->groups_used, 4, "groups_used"},
         };
         for (unsigned f = 0; f < sizeof fields / sizeof fields[0]; f++) {
             if (within(address, fields[f].at, fields[f].size)) {
@@ -99,20 +135,12 @@ static const char *name_in_lane(const hwt_timer *timer, uintptr_t address, char 
                 return buffer;
             }
         }
-        if (within(address, lane->fresh, sizeof lane->fresh))
-            snprintf(buffer, size, "lane%u.fresh[%zu]", i,
-                     (size_t)(address - (uintptr_t)lane->fresh));
-        else if (within(address, lane->taken, sizeof lane->taken))
-            snprintf(buffer, size, "lane%u.taken[%zu]", i,
-                     (size_t)(address - (uintptr_t)lane->taken) / 8);
-        else if (within(address, lane, sizeof *lane))
+        if (within(address, lane, sizeof *lane)) {
             snprintf(buffer, size, "lane%u+%zu", i, (size_t)(address - (uintptr_t)lane));
-        else if (within(address, lane->ring, LANE_SLOTS * 8))
-            snprintf(buffer, size, "lane%u.slot[%zu]", i,
-                     (size_t)(address - (uintptr_t)lane->ring) / 8);
-        else
-            continue;
-        return buffer;
+            return buffer;
+        }
+        if (name_in_ring(lane->first, i, address, buffer, size))
+            return buffer;
     }
     return NULL;
 }
@@ -299,9 +327,6 @@ void oracle_check_sleep(void)
     }
     if (oracle.calls || oracle.world->drive == HWT_DRIVE_CALLER)
         return;
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        SIM_CHECK(!load_relaxed(&timer->lanes.lane[i].crowded),
-                  "G6: lane %u asks for space, and the worker sleeps", i);
 }
 
 void oracle_check_waits(void)
