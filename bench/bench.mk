@@ -25,17 +25,19 @@ include bench/suite/suite.mk
 include bench/structures/structures.mk
 include bench/count/count.mk
 include bench/peers/peers.mk
+include bench/inflight/inflight.mk
 
 BENCHES := $(SUITE) $(STRUCTURES) $(LINES)
 
 .PHONY: bench-programs bench bench-peers
-bench-programs: $(BENCHES) $(PEERS) $(REPLAY) ## keep: Build the benchmarks and the replay
-bench: deps ## measure: Every program of bench/ in turn (half an hour; BENCH_FLAGS=--quick: minutes)
-	@$(MAKE) --no-print-directory $(BENCHES)
+bench-programs: $(BENCHES) $(INFLIGHT) $(PEERS) $(REPLAY) ## keep: Build the benchmarks and the replay
+bench: deps ## measure: Every program of bench/ in turn (40 minutes; BENCH_FLAGS=--quick: minutes)
+	@$(MAKE) --no-print-directory $(BENCHES) $(INFLIGHT)
 	@rm -f $(BENCH_JSON)
 	@set -e; for program in $(BENCHES); do \
 		$$program $(BENCH_FLAGS) --json $(BENCH_JSON); \
 	done
+	@BUILD=$(BUILD) bench/peers/run.sh $(INFLIGHT) $(BENCH_FLAGS) --json $(BENCH_JSON)
 	@bench/summary.sh $(BENCH_JSON)
 bench-peers: deps ## measure: Measure other timers beside this one: those that are installed
 	@$(MAKE) --no-print-directory $(PEERS)
@@ -44,4 +46,4 @@ bench-peers: deps ## measure: Measure other timers beside this one: those that a
 	@bench/summary.sh $(PEERS_JSON)
 
 -include $(patsubst %.o,%.d,$(sort $(REPLAY_O) $(HARNESS_O) $(SUITE_O) $(STRUCTURES_O) $(LINES_O) \
-	$(PEERS_O)))
+	$(PEERS_O) $(INFLIGHT_O)))

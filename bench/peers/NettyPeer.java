@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Netty's HashedWheelTimer, asked what peers.c asks the others. Prints a JSON line for each figure,
- * with the values of all runs. Arguments: repeats, seconds of a window, 1 for quick.
+ * with the values of all runs. Arguments: repeats, seconds of a window, 1 for quick; for the
+ * question of bench/inflight also: producers, timeouts that each has in flight.
  */
 import com.sun.management.OperatingSystemMXBean;
 import io.netty.util.HashedWheelTimer;
@@ -61,30 +62,35 @@ public final class NettyPeer {
     /* ---- schedule + cancel ---- */
     private static final class Producer extends Thread {
         private final HashedWheelTimer timer;
-        private final Timeout[] ring = new Timeout[DEPTH];
+        private final Timeout[] ring;
         private final long[] seed;
+        private final long least; /* of the delays */
+        private int next;
         private final AtomicLong pairs = new AtomicLong();
         private volatile boolean stop;
 
-        Producer(HashedWheelTimer timer, int number) {
+        Producer(HashedWheelTimer timer, int number, int each, long least) {
             this.timer = timer;
+            this.least = least;
+            ring = new Timeout[each];
             seed = new long[] {number + 1};
         }
 
         private Timeout schedule() {
-            return timer.newTimeout(NOTHING, random(seed, SECOND, 60 * SECOND),
+            return timer.newTimeout(NOTHING, random(seed, least, 60 * SECOND + 1),
                                     TimeUnit.NANOSECONDS);
         }
 
         private void batch() {
             for (int i = 0; i < DEPTH; i++) {
-                ring[i].cancel();
-                ring[i] = schedule();
+                ring[next].cancel();
+                ring[next] = schedule();
+                next = next + 1 < ring.length ? next + 1 : 0;
             }
         }
 
         @Override public void run() {
-            for (int i = 0; i < DEPTH; i++)
+            for (int i = 0; i < ring.length; i++)
                 ring[i] = schedule();
             while (!stop) {
                 batch();
@@ -107,7 +113,7 @@ public final class NettyPeer {
             throws InterruptedException {
         Producer[] producers = new Producer[n];
         for (int i = 0; i < n; i++)
-            (producers[i] = new Producer(timer, i)).start();
+            (producers[i] = new Producer(timer, i, DEPTH, SECOND)).start();
         Thread.sleep((long) (length * 200));
         long pairs = sum(producers), cpu = SYSTEM.getProcessCpuTime(), wall = System.nanoTime();
         Thread.sleep((long) (length * 1000));
@@ -137,6 +143,96 @@ public final class NettyPeer {
         report(scenario, producers, count, "peak memory", "MB",
                new double[] {megabytes("VmHWM")});
         timer.stop();
+    }
+
+    /* ---- many in flight ---- */
+    private static final long PERIOD = SECOND / 100;
+
+    /* Schedules itself again; how late it was counts between begin and end. */
+    private static final class Watch implements TimerTask {
+        private final HashedWheelTimer timer;
+        private final long[] late = new long[65536];
+        private volatile long due = System.nanoTime() + PERIOD;
+        private volatile boolean counts;
+        private volatile int n;
+
+        Watch(HashedWheelTimer timer) {
+            this.timer = timer;
+            schedule();
+        }
+
+        private void schedule() {
+            timer.newTimeout(this, due - System.nanoTime(), TimeUnit.NANOSECONDS);
+        }
+
+        @Override public void run(Timeout timeout) {
+            long now = System.nanoTime();
+            if (counts && n < late.length)
+                late[n++] = Math.max(0, now - due);
+            due += PERIOD;
+            schedule();
+        }
+
+        void begin() {
+            n = 0;
+            counts = true;
+        }
+
+        int runs() {
+            return n;
+        }
+
+        /* With what is overdue, if it is by more than a period. */
+        long[] end() {
+            counts = false;
+            long overdue = System.nanoTime() - due;
+            int runs = n;
+            long[] sorted = Arrays.copyOf(late, runs + (overdue > PERIOD ? 1 : 0));
+            if (overdue > PERIOD)
+                sorted[runs] = overdue;
+            Arrays.sort(sorted);
+            return sorted;
+        }
+    }
+
+    /* The producers go on from window to window. */
+    private static void inflight(int n, int each) throws Exception {
+        String[] metric = {"CPU a pair", "wall a pair", "late p50", "late max", "runs"};
+        String[] unit = {"ns", "ns", "us", "us", "times"};
+        double[][] values = new double[metric.length][repeats];
+        Producer[] producers = new Producer[n];
+        for (int i = 0; i < n; i++)
+            producers[i] = new Producer(null, i, each, 60 * SECOND);
+        double before = heap();
+        HashedWheelTimer timer = timer();
+        Watch watch = new Watch(timer);
+        for (int i = 0; i < n; i++)
+            (producers[i] = new Producer(timer, i, each, 60 * SECOND)).start();
+        while (sum(producers) < 2L * n * each)
+            Thread.sleep(10);
+        Thread.sleep(quick ? 1000 : 3000); /* the compiler's warm-up */
+        for (int i = 0; i < repeats; i++) {
+            watch.begin();
+            long pairs = sum(producers), cpu = SYSTEM.getProcessCpuTime();
+            long wall = System.nanoTime();
+            Thread.sleep((long) (Math.max(seconds, quick ? 0.3 : 1) * 1000));
+            pairs = sum(producers) - pairs;
+            cpu = SYSTEM.getProcessCpuTime() - cpu;
+            wall = System.nanoTime() - wall;
+            long[] late = watch.end();
+            values[0][i] = (double) cpu / pairs;
+            values[1][i] = (double) wall * n / pairs;
+            values[2][i] = late.length > 0 ? late[late.length / 2] / 1e3 : 0;
+            values[3][i] = late.length > 0 ? late[late.length - 1] / 1e3 : 0;
+            values[4][i] = watch.runs();
+        }
+        double after = heap(); /* with all that is in flight */
+        for (int j = 0; j < metric.length; j++)
+            report("in flight", n, (long) n * each, metric[j], unit[j], values[j]);
+        report("in flight", n, (long) n * each, "peak memory", "MB",
+               new double[] {megabytes("VmHWM")});
+        report("in flight", n, (long) n * each, "heap each", "bytes",
+               new double[] {(after - before) / n / each});
     }
 
     /* ---- schedule only ---- */
@@ -246,6 +342,10 @@ public final class NettyPeer {
         repeats = Integer.parseInt(args[0]);
         seconds = Double.parseDouble(args[1]);
         quick = "1".equals(args[2]);
+        if (args.length > 3) {
+            inflight(Integer.parseInt(args[3]), Integer.parseInt(args[4]));
+            System.exit(0);
+        }
         pairs("pairs", 1, 0);
         pairs("pairs", 2, 0);
         expire(1000000);

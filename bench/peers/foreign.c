@@ -60,24 +60,40 @@ static bool parse(struct line *line, const char *name)
     return line->values.n > 0;
 }
 
-/* Reported when it has ended: what it used then counts as this program's own load. */
-void peer_foreign(struct bench *b, const char *name, const char *command)
+/* Handed over when it has ended: what it used then counts as this program's own load. */
+bool peer_figures(struct bench *b, const char *name, const char *call, peer_figure *figure,
+                  void *arg)
 {
     struct line *lines = bench_alloc(ROWS * sizeof(*lines));
     unsigned n = 0;
-    char call[4096];
+    bool good;
     FILE *f;
 
-    snprintf(call, sizeof(call), "%s %u %g %d", command, b->repeats, b->seconds, b->quick);
     fflush(NULL);
     f = popen(call, "r");
     while (f && n < ROWS && fgets(lines[n].text, sizeof(lines[n].text), f)) {
         bench_progress(b, "%s, %u figures", name, n);
         n += parse(&lines[n], name);
     }
-    if (!f || pclose(f) != 0)
+    good = f && pclose(f) == 0;
+    if (!good)
         bench_skip(b, name, "its program failed");
     for (unsigned i = 0; i < n; i++)
-        bench_report(b, &lines[i].row, &lines[i].values);
+        figure(b, &lines[i].row, &lines[i].values, arg);
     free(lines);
+    return good;
+}
+
+static void report(struct bench *b, const struct bench_row *row, const struct series *s, void *arg)
+{
+    (void)arg;
+    bench_report(b, row, s);
+}
+
+void peer_foreign(struct bench *b, const char *name, const char *command)
+{
+    char call[4096];
+
+    snprintf(call, sizeof(call), "%s %u %g %d", command, b->repeats, b->seconds, b->quick);
+    peer_figures(b, name, call, report, NULL);
 }

@@ -24,6 +24,7 @@ struct peer {
 };
 
 extern const struct peer peer_hwt, peer_heap, peer_timerfd, peer_posix;
+extern const struct peer peer_four_shards, peer_brpc_like; /* asked by bench/inflight only */
 #ifdef HAVE_libuv
 extern const struct peer peer_libuv;
 #endif
@@ -36,6 +37,12 @@ extern const struct peer peer_libevent;
  * for each figure, with the values of all runs; reports them among its own.
  */
 void peer_foreign(struct bench *b, const char *name, const char *command);
+
+/* The same for any command, whose figures are handed to the caller. False: it failed. */
+typedef void peer_figure(struct bench *b, const struct bench_row *row, const struct series *s,
+                         void *arg);
+bool peer_figures(struct bench *b, const char *name, const char *call, peer_figure *figure,
+                  void *arg);
 
 void *peer_alloc(size_t bytes); /* malloc that does not fail */
 struct timespec peer_timespec(uint64_t ns);

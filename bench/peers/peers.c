@@ -24,20 +24,6 @@ static const struct peer *const peers[] = {
     &peer_timerfd,  &peer_posix,
 };
 
-void *peer_alloc(size_t bytes)
-{
-    void *p = malloc(bytes);
-
-    if (!p)
-        bench_die("memory", ENOMEM);
-    return p;
-}
-
-struct timespec peer_timespec(uint64_t ns)
-{
-    return (struct timespec){(time_t)(ns / SECOND), (long)(ns % SECOND)};
-}
-
 static void nothing(struct event *event)
 {
     (void)event;

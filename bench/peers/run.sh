@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Runs the comparison with other timers: run.sh PROGRAM [OPTION...], where PROGRAM is the build's
-# bench/peers. Programs for timers in other languages are compiled here, when their compiler and
-# library are installed; else a line says what is missing.
+# Runs a comparison with other timers: run.sh PROGRAM [OPTION...], where PROGRAM is the build's
+# bench/peers or bench/inflight. Programs for timers in other languages are compiled here, when
+# their compiler and library are installed; else a line says what is missing.
 set -eu
 
 program=$1

@@ -297,22 +297,38 @@ static void read_window(struct member *members, unsigned threads, struct window 
         w->ops += atomic_load_explicit(&members[i].ops, memory_order_relaxed);
 }
 
-static void measure(struct member *members, unsigned threads, double seconds, struct window *out)
+static void measure(struct member *members, unsigned threads, double seconds,
+                    const struct borders *borders, struct window *out)
 {
     uint64_t warm_up = (uint64_t)(seconds * 0.2e9);
     struct window from, to;
 
     sleep_ns(warm_up < 200000000 ? warm_up : 200000000);
+    borders->from(borders->arg);
     read_window(members, threads, &from);
     sleep_ns((uint64_t)(seconds * 1e9));
     read_window(members, threads, &to);
+    borders->to(borders->arg);
     out->wall_ns = to.wall_ns - from.wall_ns;
     out->cpu_ns = to.cpu_ns - from.cpu_ns;
     out->ops = to.ops - from.ops;
 }
 
+static void no_border(void *arg)
+{
+    (void)arg;
+}
+
 void window_run(const struct work *work, void *selves, size_t stride, unsigned threads,
                 double seconds, struct window *out)
+{
+    const struct borders borders = {no_border, no_border, NULL};
+
+    window_between(work, selves, stride, threads, seconds, &borders, out);
+}
+
+void window_between(const struct work *work, void *selves, size_t stride, unsigned threads,
+                    double seconds, const struct borders *borders, struct window *out)
 {
     struct team team = {.work = work};
     struct member *members = bench_alloc(threads * sizeof(*members));
@@ -327,7 +343,7 @@ void window_run(const struct work *work, void *selves, size_t stride, unsigned t
             bench_die("pthread_create", error);
     }
     pthread_barrier_wait(&team.ready);
-    measure(members, threads, seconds, out);
+    measure(members, threads, seconds, borders, out);
     atomic_store_explicit(&team.stop, true, memory_order_relaxed);
     for (unsigned i = 0; i < threads; i++)
         pthread_join(members[i].thread, NULL);

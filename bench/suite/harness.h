@@ -68,6 +68,16 @@ struct window {
 void window_run(const struct work *work, void *selves, size_t stride, unsigned threads,
                 double seconds, struct window *out);
 
+/* The same, and whoever looks at more than the clock is told where the window begins and ends. */
+struct borders {
+    void (*from)(void *arg);
+    void (*to)(void *arg);
+    void *arg;
+};
+
+void window_between(const struct work *work, void *selves, size_t stride, unsigned threads,
+                    double seconds, const struct borders *borders, struct window *out);
+
 static inline double window_cpu(const struct window *w)
 {
     return (double)w->cpu_ns / (double)(w->ops ? w->ops : 1);
