@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "intake.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <time.h>
 
@@ -62,32 +63,40 @@ static void receive(hwt_timer *timer, hwt_timeout *timeout)
 
 /*
  * The bound on deadlines that is published comes down to what a lane says before that is taken
- * from the lane: at no moment is a deadline known to neither (drive.c). False: it says nothing.
+ * from the lane: at no moment is a deadline known to neither (drive.c). UINT64_MAX: it says nothing
+ * of deadlines up to `horizon`.
  */
-static bool take_bound(hwt_timer *timer, _Atomic uint64_t *bound, uint64_t horizon)
+static uint64_t take_bound(hwt_timer *timer, _Atomic uint64_t *bound, uint64_t horizon)
 {
     uint64_t deadline = load_seq(bound);
 
     while (deadline <= horizon) {
         file_lower_bound(&timer->worker, deadline);
         if (cas_seq(bound, &deadline, UINT64_MAX)) /* first this, then flags and slots (C3) */
-            return true;
+            return deadline;
     }
-    return false;
+    return UINT64_MAX;
 }
 
-static void collect_notices(hwt_timer *timer, struct lane *lane)
+/*
+ * So many at most, unless a nudge among them may speak of what is due: that is to run in its turn
+ * (G15), so it has to be found.
+ */
+static void collect_notices(hwt_timer *timer, struct lane *lane, uint64_t horizon, unsigned most)
 {
-    hwt_timeout *next;
+    uint64_t moved = take_bound(timer, &lane->moved, DEADLINE_NEVER);
+    hwt_timeout *timeout;
 
-    if (unlikely(take_bound(timer, &lane->moved, DEADLINE_NEVER)))
+    if (unlikely(moved < UINT64_MAX)) {
+        lane->mail_earliest = min_u64(lane->mail_earliest, moved);
         ck_pr_fence_atomic_load(); /* what it speaks of was queued before: it is found now (C15) */
-    for (hwt_timeout *timeout = lane_take_notices(lane); timeout; timeout = next) {
-        next = timeout_next_linked(timeout);
-        if (next)
-            __builtin_prefetch(next, 1);
-        receive(timer, timeout);
     }
+    if (unlikely(lane->mail_earliest <= horizon))
+        most = UINT_MAX;
+    for (; most > 0 && (timeout = lane_take_notice(lane)) != NULL; most--)
+        receive(timer, timeout);
+    if (!lane_has_notices(lane))
+        lane->mail_earliest = UINT64_MAX;
 }
 
 static void collect_spill(hwt_timer *timer, struct lane *lane)
@@ -120,7 +129,7 @@ static void sweep_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
     struct segment *segment = lane->first;
 
     do {
-        if (take_bound(timer, &segment->earliest, horizon))
+        if (take_bound(timer, &segment->earliest, horizon) < UINT64_MAX)
             lane_sweep(lane, segment, take_up_to(timer, segment, horizon), meet_all, timer);
         segment = segment_next(segment);
     } while (segment != lane->first);
@@ -131,10 +140,11 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 {
     bool quiet = true;
 
-    collect_notices(timer, lane);
+    collect_notices(timer, lane, horizon,
+                    horizon < DEADLINE_NEVER ? NOTICES_PER_PASS : UINT_MAX);
     if (unlikely(timer->worker.reclaiming == RECLAIM_ALL))
         quiet = lane_sweep_all(lane, meet_all, timer);
-    else if (take_bound(timer, &lane->earliest, horizon))
+    else if (take_bound(timer, &lane->earliest, horizon) < UINT64_MAX)
         sweep_lane(timer, lane, horizon);
     collect_spill(timer, lane);
     return quiet;
@@ -148,6 +158,12 @@ bool intake(hwt_timer *timer, uint64_t horizon)
     for (unsigned i = 0; i < timer->lanes.count; i++)
         quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
     return quiet;
+}
+
+void intake_between(hwt_timer *timer)
+{
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        collect_notices(timer, &timer->lanes.lane[i], 0, HAND);
 }
 
 void intake_pause(unsigned *times)

@@ -9,10 +9,13 @@
 #include "timer.h"
 
 /*
- * Takes in all notices and spills, and the lanes with deadlines up to `horizon`. For stop: false,
- * if a producer was on its way to a spill.
+ * For a pass: takes in what the lanes hold with deadlines up to `horizon`, all that is spilled, and
+ * a portion of the notices: however many there are, what is due does not wait for them. With
+ * DEADLINE_NEVER all of everything. For stop: false, if a producer was on its way to a spill.
  */
 bool intake(hwt_timer *timer, uint64_t horizon);
+/* Between two hands of tasks: a smaller portion of the notices, and nothing else. */
+void intake_between(hwt_timer *timer);
 
 /*
  * Some who have won a word are between two steps, and what they owe has not come yet: a little

@@ -23,6 +23,7 @@ static void lane_init(struct lane *lane, struct segment_store *store)
     store_relaxed(&lane->tail, lane->first->slot);
     store_relaxed(&lane->earliest, UINT64_MAX);
     store_relaxed(&lane->moved, UINT64_MAX);
+    lane->mail_earliest = UINT64_MAX;
     ck_stack_init(&lane->notices);
     ck_stack_init(&lane->spill);
 }
@@ -293,7 +294,7 @@ void lane_tell_moved(struct lane *lane, uint64_t deadline)
 
 bool lane_has_notices(const struct lane *lane)
 {
-    return ck_pr_load_ptr(&lane->notices.head) != NULL;
+    return lane->mail || ck_pr_load_ptr(&lane->notices.head) != NULL;
 }
 
 bool lane_has_mail(const struct lane *lane)
@@ -301,14 +302,20 @@ bool lane_has_mail(const struct lane *lane)
     return lane_has_notices(lane) || ck_pr_load_ptr(&lane->spill.head) != NULL;
 }
 
-hwt_timeout *lane_take_notices(struct lane *lane)
+/* All at once from the stack, one by one from here. */
+hwt_timeout *lane_take_notice(struct lane *lane)
 {
-    ck_stack_entry_t *first;
+    hwt_timeout *timeout = lane->mail;
+    ck_stack_entry_t *first = NULL;
 
-    if (ck_pr_load_ptr(&lane->notices.head) == NULL)
-        return NULL;
-    first = ck_stack_batch_pop_upmc(&lane->notices);
-    return first ? container_of(first, hwt_timeout, link) : NULL;
+    if (!timeout && ck_pr_load_ptr(&lane->notices.head) != NULL)
+        first = ck_stack_batch_pop_upmc(&lane->notices);
+    if (first)
+        timeout = container_of(first, hwt_timeout, link);
+    lane->mail = timeout ? timeout_next_linked(timeout) : NULL;
+    if (lane->mail)
+        __builtin_prefetch(lane->mail, 1);
+    return timeout;
 }
 
 hwt_timeout *lane_take_spill(struct lane *lane)

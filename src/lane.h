@@ -50,6 +50,8 @@ struct lane {
     /* written by the cancellers on this CPU, when they come too late to withdraw */
     alignas(CACHE_PAIR) ck_stack_t notices;
     _Atomic uint64_t notices_sent;
+    hwt_timeout *mail;          /* the worker's: taken from there, not taken in yet; by `link` ... */
+    uint64_t mail_earliest;     /* ... no nudge among these speaks of an earlier deadline */
     _Atomic uint64_t moved;     /* the earliest deadline that the nudges among them speak of */
     _Atomic uint64_t cancelled; /* otherwise than by withdrawing */
 
@@ -139,8 +141,8 @@ typedef void lane_take(void *context, hwt_timeout **found, unsigned count);
 
 bool lane_has_mail(const struct lane *lane); /* notices or spill */
 bool lane_has_notices(const struct lane *lane);
-hwt_timeout *lane_take_notices(struct lane *lane); /* a chain by `link` */
-hwt_timeout *lane_take_spill(struct lane *lane);   /* a chain by `spilled` */
+hwt_timeout *lane_take_notice(struct lane *lane); /* any one; NULL: there is none */
+hwt_timeout *lane_take_spill(struct lane *lane);  /* a chain by `spilled` */
 hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);
 /* What lane_withdraw does, for the worker. */
 bool lane_take_back(hwt_timeout *timeout);

@@ -19,8 +19,8 @@
 #define FEW_BELOW     8u    /* a lane with less than this part of its slots taken becomes smaller */
 #define RELEASE_SLOTS 2048u /* whose pages go back together; a power of two */
 #define LOOKS         3     /* sweeps that leave a timeout that is not due soon in its slot */
-#define NOTICES_PER_WAKE                                                                           \
-    4096u /* the bound on what is over but lies there until it is buried (G6) */
+#define NOTICES_PER_WAKE 4096u /* the worker is woken for so many; they can wait otherwise */
+#define NOTICES_PER_PASS 1024u /* a portion, of each lane: some tenths of a millisecond */
 
 /* pool and slabs */
 #define SLAB_BATCH      32    /* blocks that go round together */

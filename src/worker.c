@@ -79,7 +79,7 @@ static int pass(hwt_timer *timer, bool exact, struct run_frame *frame)
 
     begin_pass(timer);
     while (run_hand(timer, exact, frame, &ran) && !must_leave(timer))
-        intake(timer, timer->worker.now); /* a flood of expiries delays nobody else */
+        intake_between(timer); /* what is over does not run, and its memory is free */
     if (timer_is_ours(timer))
         end_pass(timer);
     return ran;

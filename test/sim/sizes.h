@@ -15,6 +15,7 @@
 #define RELEASE_SLOTS    2u
 #define LOOKS            1
 #define NOTICES_PER_WAKE 2u
+#define NOTICES_PER_PASS 2u
 
 #define SLAB_BATCH      2
 #define SLAB_BLOCKS     8

@@ -538,20 +538,20 @@ Test(lane, counts_in_any_mixture)
 
 /* ---- notices ---- */
 
-Test(lane, notices_come_in_a_chain)
+Test(lane, notices_come_one_by_one)
 {
+    const hwt_timeout *timeout;
     size_t count = 0;
 
-    cr_assert_null(lane_take_notices(lane));
+    cr_assert_null(lane_take_notice(lane));
     for (size_t i = 0; i < 3; i++)
         lane_notify(lane, &node[i]);
     cr_assert(lane_has_mail(lane));
-    for (hwt_timeout *timeout = lane_take_notices(lane); timeout;
-         timeout = timeout_next_linked(timeout))
+    while ((timeout = lane_take_notice(lane)) != NULL)
         count += 1u << (timeout - node) * 4;
     cr_assert_eq(count, 0x111, "each once");
     cr_assert_not(lane_has_mail(lane));
-    cr_assert_null(lane_take_notices(lane));
+    cr_assert_null(lane_take_notice(lane));
 }
 
 /* ---- stop ---- */
