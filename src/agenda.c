@@ -140,8 +140,8 @@ static void fill_front(struct agenda *agenda, unsigned level, unsigned part)
     uint64_t *packed = more->packed[0];
     unsigned count = 0, more_count;
 
-    while ((more_count = part_take(agenda, &more->part[level][part], packed + count,
-                                   AGENDA_FRONT - count)) > 0) {
+    while ((more_count = bucket_take(&more->part[level][part], agenda->store, packed + count,
+                                     AGENDA_FRONT - count, NULL)) > 0) {
         packed_prefetch(packed + count, more_count);
         count += more_count;
     }
@@ -185,16 +185,13 @@ static bool spread_by_key(struct agenda *agenda, uint64_t packed, uint64_t base,
 static void spread_batch(struct agenda *agenda, const uint64_t *packed, unsigned count,
                          uint64_t base, bool known)
 {
-    uint64_t last = rank_deadline(agenda, agenda->last), touch[BUCKET_BATCH];
-    unsigned touched = 0;
+    uint64_t last = rank_deadline(agenda, agenda->last);
 
+    packed_prefetch(packed, count);
     for (unsigned i = 0; i < count; i++) {
         if (!known || !spread_by_key(agenda, packed[i], base, last))
-            touch[touched++] = packed[i];
+            spread_touched(agenda, packed_timeout(packed[i]));
     }
-    packed_prefetch(touch, touched);
-    for (unsigned i = 0; i < touched; i++)
-        spread_touched(agenda, packed_timeout(touch[i]));
 }
 
 static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
@@ -205,16 +202,14 @@ static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
     int bit = rank_level_bit(agenda, level);
     bool known = bit > (int)agenda->quantum && bit <= (int)(PACKED_BITS + agenda->quantum);
     uint64_t batch[BUCKET_BATCH];
-    struct bucket from;
     hwt_timeout *listed = more->listed[level][part], *timeout;
     unsigned count;
 
-    memset(&from, 0, sizeof from);
-    bucket_move_packed(&from, &more->part[level][part]);
+    bucket_move(&agenda->anew, &more->part[level][part]);
     more->listed[level][part] = NULL;
     agenda->occupied[level] &= ~(UINT64_C(1) << part);
     agenda->last = agenda->bound = start;
-    while ((count = part_take(agenda, &from, batch, BUCKET_BATCH)) > 0)
+    while ((count = bucket_take(&agenda->anew, agenda->store, batch, BUCKET_BATCH, NULL)) > 0)
         spread_batch(agenda, batch, count, rank_deadline(agenda, start), known);
     while ((timeout = fellows_pop(&listed)) != NULL)
         spread_touched(agenda, timeout);
@@ -226,17 +221,16 @@ static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
 static agenda_rank tie_rank(const struct agenda *agenda)
 {
     const struct bucket *tie = &agenda->tie;
-    bool chunks_only = !tie->slot[0] && !tie->slot[1] && !tie->slot[2] && !tie->slot[3];
-    const struct chunk *chunk = container_of(tie->ring.prev, const struct chunk, ring);
+    bool chunks_only = bucket_has_chunks(tie) && bucket_inline_live(tie) == 0;
+    uint64_t least = chunks_only ? chunk_least(chunk_of(ring_prev(&tie->ring))) : 0;
 
-    return rank_make(agenda, agenda->tie_deadline, chunks_only ? chunk_least(chunk) : 0);
+    return rank_make(agenda, agenda->tie_deadline, least);
 }
 
 static void open_inline(struct agenda *agenda)
 {
     for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        hwt_timeout *timeout = packed_timeout(agenda->tie.slot[i]);
-        agenda->tie.slot[i] = 0;
+        hwt_timeout *timeout = packed_timeout(slot_empty(&agenda->tie.slot[i]));
         if (!timeout)
             continue;
         agenda->count++;
@@ -288,6 +282,8 @@ static bool refill(struct agenda *agenda)
                     (!any || tie_rank(agenda) < part_end(agenda, level, part));
 
         if (!any && !tied) {
+            hwt_assert(agenda->noticed == 0);
+            agenda->count = 0; /* the others have been withdrawn */
             agenda->bound = RANK_MAX;
             return false;
         }

@@ -12,7 +12,7 @@
  * which its rank differs from `last`, a lower bound of all that waits, in the part of that digit's
  * value. So the lowest part in use holds the lowest ranks; when the front is empty, that part goes
  * into it, or is distributed over the levels below if it is too large. Only where the key cannot
- * tell (equal deadlines, ticks of more than 4 ms) are the timeouts themselves touched.
+ * tell (equal deadlines, ticks of more than 4 ms) are their words and stamps looked at.
  *
  *   A1 the front is sorted, and holds all ranks below `bound`; no part holds a lower one, but for
  *      timeouts that were moved: a key, like a deadline of the wheel, is a lower bound.
@@ -25,8 +25,10 @@
  *
  * It needs no memory to go on: without a chunk for a part, a timeout is listed there.
  *
- * A timeout cannot be taken out of a part quickly: whoever would remove it marks it as noticed, and
- * it is dropped when it is met, or when half of what is here is marked.
+ * A part, the tie and the rest hold their timeouts as any bucket: a canceller takes his out himself,
+ * and the worker finds it by its `where`. In the front, and where they are listed, they cannot be
+ * taken out quickly: whoever would remove one marks it as noticed, and it is dropped when it is met,
+ * or when half of what is here is marked.
  *
  * Worker only, all of it.
  */
@@ -53,12 +55,14 @@ struct agenda {
     struct entry *front;        /* in there; never changes */
     unsigned lo, hi;            /* of the front */
     agenda_rank bound, last;
-    size_t count;                     /* in front and parts, noticed ones included */
-    size_t noticed;                   /* ... of which so many are */
-    struct bucket tie;                /* a tie that is still closed, by falling stamps ... */
+    size_t count;      /* at most so many are in front and parts, noticed ones included: those that
+                       were withdrawn are counted until the parts have been found empty */
+    size_t noticed;    /* ... of which so many are */
+    struct bucket tie; /* a tie that is still closed, by falling stamps ... */
     uint64_t tie_deadline;            /* ... all of them with this deadline, or moved later */
     struct bucket rest;               /* of a large tick, not spread over the parts yet ... */
     uint64_t rest_base;               /* ... whose deadlines are above this */
+    struct bucket anew;               /* on its way to other parts; otherwise empty */
     hwt_timeout *dropped;             /* by `where`: noticed ones that were met */
     uint64_t occupied[AGENDA_LEVELS]; /* parts that may hold something */
 };
@@ -67,7 +71,7 @@ struct agenda {
 int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_ns);
 void agenda_destroy(struct agenda *agenda);
 
-/* Nothing is here, or on its way here from a large bucket. */
+/* Nothing is here. False: maybe nothing; agenda_first tells, and afterwards this does. */
 static inline bool agenda_is_empty(const struct agenda *agenda)
 {
     return agenda->count == 0 && bucket_is_empty(&agenda->tie) && bucket_is_empty(&agenda->rest);
@@ -117,9 +121,9 @@ HOT void agenda_prefetch(const struct agenda *agenda, unsigned ahead)
         __builtin_prefetch(agenda->front[agenda->lo + ahead].timeout->arg, 1);
 }
 
-/* It is over: it will be dropped. */
+/* It is over, and no bucket holds it: it will be dropped. */
 void agenda_notice(struct agenda *agenda, hwt_timeout *timeout);
-/* Takes it out now; slow in a large agenda. */
+/* Takes it out now, if no bucket holds it. */
 void agenda_extract(struct agenda *agenda, hwt_timeout *timeout);
 /* One that was dropped, PLACE_NOTICED; NULL: none. */
 hwt_timeout *agenda_take_dropped(struct agenda *agenda);

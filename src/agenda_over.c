@@ -27,30 +27,16 @@ static void purge_front(struct agenda *agenda)
     agenda->hi = to;
 }
 
-static void purge_part(struct agenda *agenda, unsigned level, unsigned part)
+static void purge_listed(struct agenda *agenda, hwt_timeout **list)
 {
-    struct agenda_memory *more = agenda->more;
-    hwt_timeout *listed = more->listed[level][part], *timeout;
-    uint64_t batch[BUCKET_BATCH];
-    struct bucket from;
-    unsigned count;
+    hwt_timeout *here = *list, *timeout;
 
-    memset(&from, 0, sizeof from);
-    bucket_move_packed(&from, &more->part[level][part]);
-    more->listed[level][part] = NULL;
-    while ((count = part_take(agenda, &from, batch, BUCKET_BATCH)) > 0) {
-        for (unsigned i = 0; i < count; i++) {
-            if (packed_timeout(batch[i])->place == PLACE_NOTICED)
-                agenda_drop(agenda, packed_timeout(batch[i]));
-            else
-                part_put(agenda, level, part, batch[i]);
-        }
-    }
-    while ((timeout = fellows_pop(&listed)) != NULL) {
+    *list = NULL;
+    while ((timeout = fellows_pop(&here)) != NULL) {
         if (timeout->place == PLACE_NOTICED)
             agenda_drop(agenda, timeout);
         else
-            part_push_listed(&more->listed[level][part], timeout);
+            part_push_listed(list, timeout);
     }
 }
 
@@ -60,7 +46,7 @@ static void purge(struct agenda *agenda)
     for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
         for (unsigned part = 0; part < AGENDA_PARTS; part++) {
             if (agenda->occupied[level] >> part & 1)
-                purge_part(agenda, level, part);
+                purge_listed(agenda, &agenda->more->listed[level][part]);
         }
     }
 }
@@ -87,16 +73,12 @@ static bool extract_from_front(struct agenda *agenda, const hwt_timeout *timeout
     return false;
 }
 
-static bool extract_from_parts(struct agenda *agenda, hwt_timeout *timeout)
+static bool extract_from_lists(struct agenda *agenda, hwt_timeout *timeout)
 {
-    struct agenda_memory *more = agenda->more;
-
     for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
         for (unsigned part = 0; part < AGENDA_PARTS; part++) {
-            if (!(agenda->occupied[level] >> part & 1))
-                continue;
-            if (fellows_remove(&more->listed[level][part], timeout) ||
-                bucket_extract(&more->part[level][part], agenda->store, timeout))
+            if (agenda->occupied[level] >> part & 1 &&
+                fellows_remove(&agenda->more->listed[level][part], timeout))
                 return true;
         }
     }
@@ -105,7 +87,7 @@ static bool extract_from_parts(struct agenda *agenda, hwt_timeout *timeout)
 
 void agenda_extract(struct agenda *agenda, hwt_timeout *timeout)
 {
-    bool found = extract_from_front(agenda, timeout) || extract_from_parts(agenda, timeout);
+    bool found = extract_from_front(agenda, timeout) || extract_from_lists(agenda, timeout);
 
     hwt_assert(found);
     (void)found;
@@ -137,20 +119,20 @@ static size_t check_front(const struct agenda *agenda)
 size_t agenda_check(struct agenda *agenda)
 {
     size_t count = (agenda->hi - agenda->lo), noticed = check_front(agenda);
-    const struct agenda_memory *more = agenda->more;
+    struct agenda_memory *more = agenda->more;
 
     for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
         for (unsigned part = 0; part < AGENDA_PARTS; part++) {
             const hwt_timeout *listed = more->listed[level][part];
-            size_t here = bucket_check(&more->part[level][part], false);
+            size_t here = bucket_check(&more->part[level][part]);
             for (; listed; listed = fellow_next(listed))
                 here++;
             hwt_assert(here == 0 || agenda->occupied[level] >> part & 1);
             count += here;
         }
     }
-    hwt_assert(count == agenda->count && noticed <= agenda->noticed);
+    hwt_assert(count <= agenda->count && noticed <= agenda->noticed);
+    hwt_assert(bucket_is_empty(&agenda->anew));
     (void)noticed;
-    return count - agenda->noticed + bucket_check(&agenda->tie, true) +
-           bucket_check(&agenda->rest, true);
+    return count - agenda->noticed + bucket_check(&agenda->tie) + bucket_check(&agenda->rest);
 }

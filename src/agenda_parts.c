@@ -10,6 +10,10 @@ static void place_packed(struct agenda *agenda, uint64_t packed, agenda_rank ran
 void parts_place(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank)
 {
     hwt_assert(rank >= agenda->last);
+    if (unlikely(timeout->place == PLACE_NOTICED)) {
+        agenda_drop(agenda, timeout);
+        return;
+    }
     place_packed(agenda, packed_make(timeout, agenda_key(agenda, rank_deadline(agenda, rank))),
                  rank);
 }
@@ -34,7 +38,9 @@ static void pour(struct agenda *agenda, unsigned level, unsigned part, unsigned 
     hwt_timeout *timeout;
     unsigned count;
 
-    while ((count = part_take(agenda, &more->part[level][part], batch, BUCKET_BATCH)) > 0) {
+    while ((count = bucket_take(&more->part[level][part], agenda->store, batch, BUCKET_BATCH,
+                                NULL)) > 0) {
+        packed_prefetch(batch, count);
         for (unsigned i = 0; i < count; i++)
             part_put(agenda, to_level, to_part, batch[i]);
     }

@@ -94,7 +94,7 @@ HOT void part_put(struct agenda *agenda, unsigned level, unsigned part, uint64_t
     struct agenda_memory *more = agenda->more;
 
     agenda->occupied[level] |= UINT64_C(1) << part;
-    if (unlikely(!bucket_append(&more->part[level][part], agenda->store, packed, 0)))
+    if (unlikely(!bucket_put(&more->part[level][part], agenda->store, packed)))
         part_push_listed(&more->listed[level][part], packed_timeout(packed));
 }
 
@@ -103,17 +103,7 @@ static inline bool part_is_empty(const struct agenda *agenda, unsigned level, un
     return bucket_is_empty(&agenda->more->part[level][part]) && !agenda->more->listed[level][part];
 }
 
-/* Some of what was put in a part's bucket; 0: it is empty. */
-static inline unsigned part_take(struct agenda *agenda, struct bucket *bucket, uint64_t *packed,
-                                 unsigned most)
-{
-    unsigned count = bucket_take(bucket, agenda->store, packed, most, NULL);
-
-    bucket_invert(packed, count);
-    return count;
-}
-
-/* Where its rank belongs, which is not below `last`. */
+/* Where its rank belongs, which is not below `last`; dropped if it is noticed. */
 void parts_place(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank);
 /* The one in use with the lowest ranks. False: no part holds anything. */
 bool part_lowest(const struct agenda *agenda, unsigned *level, unsigned *part);

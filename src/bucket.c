@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bucket.h"
 
+#include <limits.h>
+
 #define SMALL_CHUNKS 3  /* of a bucket, before the large ones */
 #define SHRINK_AT    10 /* B2: a large chunk with no more goes into a small one */
+#define FEW_IN_LARGE (CHUNK_SPLIT * (BUCKET_INLINE + 1)) /* B2: the same for the first one */
 #define MERGE_SMALL  9  /* B3: two small ones with no more in all ... */
 #define MERGE_MIXED  24 /* ... a small and a large one ... */
 #define MERGE_LARGE  40 /* ... two large ones */
+#define COLLECT      4  /* chunks looked through for one that was never used */
+#define MOST_ROUNDS  4  /* of the cursor, if there is next to nothing */
 
 /* ---- the ring of a bucket and its chunks ---- */
 
 static bool is_chunk(const struct ring *ring)
 {
-    return ring->room != 0;
+    return ring_room(ring) != 0;
 }
 
 static struct bucket *bucket_of(struct ring *ring)
@@ -19,205 +24,108 @@ static struct bucket *bucket_of(struct ring *ring)
     return container_of(ring, struct bucket, ring);
 }
 
+/* Its chunks, one by one; NULL: no more. */
+static struct chunk *first_chunk(struct bucket *bucket)
+{
+    struct ring *first = ring_next(&bucket->ring);
+    return first && first != &bucket->ring ? chunk_of(first) : NULL;
+}
+
+static struct chunk *next_chunk(const struct bucket *bucket, const struct chunk *chunk)
+{
+    struct ring *next = ring_next(&chunk->ring);
+    return next != &bucket->ring ? chunk_of(next) : NULL;
+}
+
 static struct ring *last_ring(struct bucket *bucket)
 {
-    return bucket->ring.prev ? bucket->ring.prev : &bucket->ring;
+    struct ring *last = ring_prev(&bucket->ring);
+    return last ? last : &bucket->ring;
 }
 
 static void link_after(struct ring *before, struct chunk *chunk)
 {
-    struct ring *after = before->next ? before->next : before;
+    struct ring *after = ring_next(before) ? ring_next(before) : before;
 
-    chunk->ring.prev = before;
-    chunk->ring.next = after;
-    before->next = &chunk->ring;
-    after->prev = &chunk->ring;
-}
-
-/* ---- insertion ---- */
-
-static uint64_t *inline_hole(struct bucket *bucket)
-{
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        if (!bucket->slot[i])
-            return &bucket->slot[i];
-    }
-    return NULL;
-}
-
-/* The first chunks are small. */
-static bool wants_large(struct bucket *bucket)
-{
-    struct ring *ring = &bucket->ring;
-
-    for (unsigned i = 0; i < SMALL_CHUNKS; i++) {
-        ring = ring->prev;
-        if (!ring || !is_chunk(ring))
-            return false;
-    }
-    return true;
-}
-
-/* The last chunk, with room for one more. NULL: no memory. */
-static struct chunk *chunk_with_room(struct bucket *bucket, struct chunk_store *store)
-{
-    struct ring *last = last_ring(bucket);
-    struct chunk *chunk;
-
-    if (is_chunk(last) && last->used < last->room)
-        return chunk_of(last);
-    chunk = chunk_take(store, wants_large(bucket));
-    if (likely(chunk != NULL))
-        link_after(last, chunk);
-    return chunk;
-}
-
-static uint64_t *append_slot(struct chunk *chunk)
-{
-    chunk->ring.live++;
-    return &chunk->slot[chunk->ring.used++];
-}
-
-static enum timeout_place place_in(const struct chunk *chunk)
-{
-    if (!chunk)
-        return PLACE_INLINE;
-    return chunk_is_large(chunk) ? PLACE_LARGE : PLACE_SMALL;
-}
-
-static void put(uint64_t *slot, hwt_timeout *timeout, uint64_t key, enum timeout_place place)
-{
-    *slot = packed_make(timeout, key);
-    timeout_set_where(timeout, slot, place);
-}
-
-/* In the bucket itself. False: there is no room. */
-static bool insert_inline(struct bucket *bucket, hwt_timeout *timeout, uint64_t deadline,
-                          uint64_t key)
-{
-    uint64_t *slot = inline_hole(bucket);
-
-    if (!slot)
-        return false;
-    if (bucket_is_empty(bucket)) {
-        bucket->earliest = deadline;
-        bucket->ring.live = 0;
-    }
-    put(slot, timeout, key, PLACE_INLINE);
-    return true;
-}
-
-static bool insert_in_chunk(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
-                            uint64_t key)
-{
-    struct chunk *chunk = chunk_with_room(bucket, store);
-
-    if (unlikely(!chunk))
-        return false;
-    put(append_slot(chunk), timeout, key, place_in(chunk));
-    chunk_lower_least(chunk, timeout->stamp);
-    return true;
-}
-
-bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
-                   uint64_t deadline, uint64_t key)
-{
-    bool filed = (!bucket_has_chunks(bucket) && insert_inline(bucket, timeout, deadline, key)) ||
-                 insert_in_chunk(bucket, store, timeout, key);
-
-    if (unlikely(!filed))
-        return false;
-    bucket_count_in(bucket);
-    if (deadline < bucket->earliest)
-        bucket->earliest = deadline;
-    return true;
-}
-
-bool bucket_append_further(struct bucket *bucket, struct chunk_store *store, uint64_t packed,
-                           uint64_t least)
-{
-    uint64_t *slot = bucket_has_chunks(bucket) ? NULL : inline_hole(bucket);
-    struct chunk *chunk;
-
-    if (!slot) {
-        chunk = chunk_with_room(bucket, store);
-        if (unlikely(!chunk))
-            return false;
-        slot = append_slot(chunk);
-        chunk_lower_least(chunk, least);
-    } else if (bucket_is_empty(bucket)) {
-        bucket->ring.live = 0;
-    }
-    *slot = ~packed;
-    bucket_count_in(bucket);
-    return true;
+    ring_link(&chunk->ring, after);
+    ring_link(before, &chunk->ring);
 }
 
 /* ---- removal ---- */
 
-static struct chunk *chunk_holding(const hwt_timeout *timeout, uint64_t *slot)
+static struct chunk *chunk_holding(const hwt_timeout *timeout, const _Atomic uint64_t *slot)
 {
     uintptr_t size = timeout->place == PLACE_LARGE ? CHUNK_LARGE_SIZE : CHUNK_SMALL_SIZE;
     return (struct chunk *)((uintptr_t)slot & ~(size - 1));
 }
 
-static uint64_t *slot_of(const hwt_timeout *timeout)
+static void count_in_chunk(struct chunk *chunk, uint32_t live)
 {
-    return (uint64_t *)(uintptr_t)load_relaxed(&timeout->where);
+    ring_set_live(&chunk->ring, live);
 }
 
-static void put_again(uint64_t *slot, uint64_t packed, const struct chunk *chunk)
+/* The first hole; a slot at the end if there is none. */
+static _Atomic uint64_t *hole_from(struct chunk *chunk, unsigned *hole)
 {
-    *slot = packed;
-    timeout_set_where(packed_timeout(packed), slot, place_in(chunk));
+    unsigned used = ring_used(&chunk->ring);
+
+    while (*hole < used && load_acquire(&chunk->slot[*hole]))
+        ++*hole;
+    if (*hole == used)
+        store_relaxed(&chunk->ring.fill, load_relaxed(&chunk->ring.fill) + RING_ONE_MORE - 1);
+    return &chunk->slot[*hole];
 }
 
-/* So many of `from` into the holes and the end of `into`. */
+/* Up to so many of `from` into the holes and the end of `into`, which has room for them. */
 static void pour(struct chunk *from, struct chunk *into, unsigned count)
 {
-    unsigned hole = 0;
+    unsigned used = ring_used(&from->ring), hole = 0, poured = 0;
 
-    for (unsigned i = 0; count > 0; i++) {
-        if (!from->slot[i])
-            continue;
-        while (hole < into->ring.used && into->slot[hole])
-            hole++;
-        if (hole == into->ring.used)
-            into->ring.used++;
-        put_again(&into->slot[hole], from->slot[i], into);
-        from->slot[i] = 0;
-        into->ring.live++;
-        from->ring.live--;
-        count--;
-    }
     chunk_lower_least(into, chunk_least(from));
+    for (unsigned i = 0; i < used && poured < count; i++) {
+        uint64_t packed = slot_empty(&from->slot[i]);
+        if (!packed)
+            continue;
+        slot_fill(hole_from(into, &hole), packed, bucket_place_in(into));
+        poured++;
+    }
+    count_in_chunk(into,
+                   (uint32_t)min_u64(ring_live(&into->ring) + poured, ring_used(&into->ring)));
+    count_in_chunk(from, ring_live(&from->ring) - poured);
 }
 
 static struct chunk *merge(struct chunk_store *store, struct chunk *from, struct chunk *into)
 {
-    pour(from, into, from->ring.live);
+    pour(from, into, UINT_MAX);
     chunk_unlink(store, from);
     return into;
 }
 
 static unsigned inline_holes(const struct bucket *bucket)
 {
-    unsigned holes = 0;
+    return BUCKET_INLINE - bucket_inline_live(bucket);
+}
 
-    for (unsigned i = 0; i < BUCKET_INLINE; i++)
-        holes += bucket->slot[i] == 0;
-    return holes;
+static _Atomic uint64_t *inline_hole(struct bucket *bucket)
+{
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        if (!load_acquire(&bucket->slot[i]))
+            return &bucket->slot[i];
+    }
+    return NULL;
 }
 
 /* B1 */
 static bool pull_in(struct chunk_store *store, struct bucket *bucket, struct chunk *first)
 {
-    if (first->ring.live > inline_holes(bucket))
+    unsigned used = ring_used(&first->ring);
+
+    if (ring_live(&first->ring) > inline_holes(bucket))
         return false;
-    for (unsigned i = 0; i < first->ring.used; i++) {
-        if (first->slot[i])
-            put_again(inline_hole(bucket), first->slot[i], NULL);
-        first->slot[i] = 0;
+    for (unsigned i = 0; i < used; i++) {
+        uint64_t packed = slot_empty(&first->slot[i]);
+        if (packed)
+            slot_fill(inline_hole(bucket), packed, PLACE_INLINE);
     }
     chunk_unlink(store, first);
     return true;
@@ -226,26 +134,27 @@ static bool pull_in(struct chunk_store *store, struct bucket *bucket, struct chu
 /* B2 */
 static bool is_too_large(const struct chunk *chunk)
 {
-    const struct ring *before = chunk->ring.prev;
-    unsigned live = chunk->ring.live;
+    const struct ring *before = ring_prev(&chunk->ring);
+    unsigned live = ring_live(&chunk->ring);
 
     if (!chunk_is_large(chunk))
         return false;
     if (is_chunk(before))
         return live <= SHRINK_AT;
-    live += BUCKET_INLINE - inline_holes(container_of(before, const struct bucket, ring));
-    return live < CHUNK_SPLIT * (BUCKET_INLINE + 1);
+    live += bucket_inline_live(container_of(before, const struct bucket, ring));
+    return live < FEW_IN_LARGE;
 }
 
 /* Into a small chunk, or two. */
 static struct chunk *shrink(struct chunk_store *store, struct chunk *chunk)
 {
     struct chunk *small = chunk_take_free_small(store), *second;
+    unsigned live = ring_live(&chunk->ring);
 
     if (!small)
         return chunk;
     link_after(&chunk->ring, small);
-    if (chunk->ring.live <= CHUNK_SMALL_ROOM)
+    if (live <= CHUNK_SMALL_ROOM)
         return merge(store, chunk, small);
     second = chunk_take_free_small(store);
     if (!second) {
@@ -253,22 +162,26 @@ static struct chunk *shrink(struct chunk_store *store, struct chunk *chunk)
         return chunk;
     }
     link_after(&chunk->ring, second);
-    pour(chunk, second, chunk->ring.live / 2);
+    pour(chunk, second, live / 2);
     return merge(store, chunk, small);
 }
 
-/* B3: the one that they are now, or NULL. */
+/*
+ * B3: the one that they are now, or NULL. It lies where both lay, and its lowest stamp is the lower
+ * one of theirs: so chunks that were sorted by that (bucket_sort_chunks) stay so.
+ */
 static struct chunk *merge_if_sparse(struct chunk_store *store, struct ring *a, struct ring *b)
 {
-    unsigned live = a->live + b->live, most = MERGE_MIXED;
+    unsigned live = ring_live(a) + ring_live(b), most = MERGE_MIXED;
 
     if (!is_chunk(a) || !is_chunk(b))
         return NULL;
-    if (a->room == b->room)
-        most = a->room == CHUNK_LARGE_ROOM ? MERGE_LARGE : MERGE_SMALL;
+    if (ring_room(a) == ring_room(b))
+        most = ring_room(a) == CHUNK_LARGE_ROOM ? MERGE_LARGE : MERGE_SMALL;
     if (live > most)
         return NULL;
-    if (a->room < b->room || (a->room == b->room && a->live < b->live))
+    if (ring_room(a) < ring_room(b) ||
+        (ring_room(a) == ring_room(b) && ring_live(a) < ring_live(b)))
         return merge(store, chunk_of(a), chunk_of(b));
     return merge(store, chunk_of(b), chunk_of(a));
 }
@@ -276,43 +189,159 @@ static struct chunk *merge_if_sparse(struct chunk_store *store, struct ring *a, 
 static void thin_out(struct chunk_store *store, struct chunk *chunk)
 {
     while (chunk) {
-        struct ring *before = chunk->ring.prev, *after = chunk->ring.next;
+        struct ring *before = ring_prev(&chunk->ring), *after = ring_next(&chunk->ring);
 
         if (!is_chunk(before) && pull_in(store, bucket_of(before), chunk)) {
             chunk = is_chunk(after) ? chunk_of(after) : NULL; /* the first one now */
             continue;
         }
-        if (chunk->ring.live == 0) {
+        if (ring_live(&chunk->ring) == 0) {
             chunk_unlink(store, chunk);
             return;
         }
         if (is_too_large(chunk))
             chunk = shrink(store, chunk);
-        after = chunk->ring.next;
-        before = chunk->ring.prev;
+        after = ring_next(&chunk->ring);
+        before = ring_prev(&chunk->ring);
         chunk = merge_if_sparse(store, &chunk->ring, after);
         if (!chunk && is_chunk(before))
-            chunk = merge_if_sparse(store, before, before->next);
+            chunk = merge_if_sparse(store, before, ring_next(before));
     }
 }
 
 void bucket_remove(struct chunk_store *store, hwt_timeout *timeout)
 {
-    uint64_t *slot = slot_of(timeout);
+    _Atomic uint64_t *slot = slot_of_where(load_relaxed(&timeout->where));
+    struct chunk *chunk;
 
     hwt_assert(bucket_holds(timeout));
-    *slot = 0;
+    slot_empty(slot);
     if (timeout->place == PLACE_INLINE) {
         struct bucket *bucket = (struct bucket *)((uintptr_t)slot & ~(uintptr_t)(CACHE_LINE - 1));
         bucket_count_out(bucket, 1);
         if (unlikely(bucket_has_chunks(bucket)))
-            thin_out(store, chunk_of(bucket->ring.next));
+            thin_out(store, first_chunk(bucket));
     } else {
-        struct chunk *chunk = chunk_holding(timeout, slot);
-        chunk->ring.live--;
+        chunk = chunk_holding(timeout, slot);
+        count_in_chunk(chunk, ring_live(&chunk->ring) - 1);
         thin_out(store, chunk);
     }
     timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+}
+
+/* ---- chunks of which timeouts were withdrawn ---- */
+
+static unsigned count_live(const _Atomic uint64_t *slot, unsigned count)
+{
+    unsigned live = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        live += load_acquire(&slot[i]) != 0;
+    return live;
+}
+
+/*
+ * The rules for one chunk, as if its holes had been made now. If none is new, its neighbours are
+ * left in peace; but what the bucket itself holds may have become less.
+ */
+static void look_through(struct chunk_store *store, struct chunk *chunk)
+{
+    unsigned live = count_live(chunk->slot, ring_used(&chunk->ring));
+    unsigned few = chunk_is_large(chunk) ? FEW_IN_LARGE - 1 : BUCKET_INLINE;
+
+    if (live == ring_live(&chunk->ring) && live > few)
+        return;
+    count_in_chunk(chunk, live);
+    thin_out(store, chunk);
+}
+
+/* So much of the store, in small chunks, from the cursor on. */
+static void collect(struct chunk_store *store, size_t units)
+{
+    unsigned rounds = 0;
+
+    while (units > 0 && rounds < MOST_ROUNDS) {
+        size_t passed;
+        struct chunk *chunk = chunk_cursor_next(store, &passed);
+        if (chunk)
+            look_through(store, chunk);
+        rounds += !store->at;
+        units -= units < passed ? units : passed;
+    }
+}
+
+/*
+ * A free chunk. Before the store takes one into use that never was, so many others are looked
+ * through: so while all are looked through once, at most a COLLECT_ah part of them is added, and
+ * what was withdrawn before has been collected. So what is in use is at most 4 / 3 of what B1 to B3
+ * allow for those that were live while that went on, and a constant. Without memory for another one
+ * all are looked through: twice, since a large one is replaced only when there are small ones. That
+ * is what lets wheel_reserve promise that there is one.
+ */
+static struct chunk *obtain(struct chunk_store *store, bool large)
+{
+    struct chunk *chunk;
+
+    if (chunk_next_is_fresh(store))
+        collect(store, COLLECT * (large ? CHUNK_SPLIT : 1));
+    chunk = chunk_take(store, large);
+    if (likely(chunk != NULL))
+        return chunk;
+    collect(store, 2 * store->total);
+    return chunk_take(store, large);
+}
+
+/* ---- filing ---- */
+
+/* The first chunks are small. */
+static bool wants_large(struct bucket *bucket)
+{
+    struct ring *ring = &bucket->ring;
+
+    for (unsigned i = 0; i < SMALL_CHUNKS; i++) {
+        ring = ring_prev(ring);
+        if (!ring || !is_chunk(ring))
+            return false;
+    }
+    return true;
+}
+
+/* Some of what is in the bucket's own slots may be withdrawn, but no more comes in. */
+static void link_last(struct bucket *bucket, struct chunk *chunk)
+{
+    if (!bucket_has_chunks(bucket))
+        ring_set_live(&bucket->ring, BUCKET_INLINE);
+    link_after(last_ring(bucket), chunk);
+}
+
+_Atomic uint64_t *bucket_put_further(struct bucket *bucket, struct chunk_store *store,
+                                     uint64_t packed)
+{
+    _Atomic uint64_t *slot = bucket_has_chunks(bucket) ? NULL : inline_hole(bucket);
+    struct chunk *chunk;
+
+    if (slot) {
+        slot_fill(slot, packed, PLACE_INLINE);
+        return slot;
+    }
+    chunk = obtain(store, wants_large(bucket)); /* chunks of this bucket may be gone after that */
+    if (unlikely(!chunk))
+        return NULL;
+    link_last(bucket, chunk);
+    return bucket_put(bucket, store, packed);
+}
+
+_Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
+                                hwt_timeout *timeout, uint64_t deadline, uint64_t key)
+{
+    bool empty = bucket_is_empty(bucket);
+    _Atomic uint64_t *slot = bucket_put(bucket, store, packed_make(timeout, key));
+
+    if (unlikely(!slot))
+        return NULL;
+    if (empty || deadline < bucket->earliest)
+        bucket->earliest = deadline;
+    return slot;
 }
 
 /* ---- taking out ---- */
@@ -320,29 +349,28 @@ void bucket_remove(struct chunk_store *store, hwt_timeout *timeout)
 /* The chunk that is next, all of it. Its head may be on its way still: it is not looked at. */
 HOT void prefetch_before(const struct chunk *chunk)
 {
-    const char *before = (const char *)chunk->ring.prev;
+    const char *before = (const char *)ring_prev(&chunk->ring);
     unsigned size = chunk_is_large(chunk) ? CHUNK_LARGE_SIZE : CHUNK_SMALL_SIZE;
 
     for (unsigned i = 0; i < size; i += CACHE_LINE)
         __builtin_prefetch(before + i, 1);
 }
 
-/* From the end of the last chunk; frees it when it is empty. */
+/* From the end of the last chunk; frees it when it has been looked through. */
 static unsigned take_from_chunk(struct chunk_store *store, struct chunk *chunk, uint64_t *out,
                                 unsigned most)
 {
-    unsigned count = 0;
+    unsigned count = 0, used = ring_used(&chunk->ring);
+    uint32_t live;
 
     prefetch_before(chunk);
-    while (count < most && chunk->ring.live > 0) {
-        uint64_t packed = chunk->slot[--chunk->ring.used];
-        if (!packed)
-            continue;
-        chunk->slot[chunk->ring.used] = 0; /* bucket_holds */
-        out[count++] = packed;
-        chunk->ring.live--;
+    while (count < most && used > 0) {
+        out[count] = slot_empty(&chunk->slot[--used]);
+        count += out[count] != 0;
     }
-    if (chunk->ring.live == 0)
+    live = (uint32_t)min_u64(ring_live(&chunk->ring) - count, used);
+    ring_set(&chunk->ring, live, used, ring_room(&chunk->ring));
+    if (live == 0)
         chunk_unlink(store, chunk);
     return count;
 }
@@ -352,10 +380,8 @@ static unsigned take_inline(struct bucket *bucket, uint64_t *out, unsigned most)
     unsigned count = 0;
 
     for (unsigned i = BUCKET_INLINE; i-- > 0 && count < most;) {
-        if (!bucket->slot[i])
-            continue;
-        out[count++] = bucket->slot[i];
-        bucket->slot[i] = 0;
+        out[count] = slot_empty(&bucket->slot[i]);
+        count += out[count] != 0;
     }
     return count;
 }
@@ -363,20 +389,20 @@ static unsigned take_inline(struct bucket *bucket, uint64_t *out, unsigned most)
 unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t *out, unsigned most,
                      uint64_t *least)
 {
-    unsigned count;
+    unsigned count = 0;
 
-    if (bucket_has_chunks(bucket)) {
-        struct chunk *chunk = chunk_of(bucket->ring.prev);
+    while (count == 0 && most > 0 && bucket_has_chunks(bucket)) {
+        struct chunk *chunk = chunk_of(ring_prev(&bucket->ring));
         if (least)
             *least = chunk_least(chunk);
         count = take_from_chunk(store, chunk, out, most);
-    } else {
-        if (least)
-            *least = 0;
-        count = take_inline(bucket, out, most);
+        bucket_count_out(bucket, count);
     }
-    bucket_count_out(bucket, count);
-    return count;
+    if (count > 0)
+        return count;
+    if (least)
+        *least = 0;
+    return take_inline(bucket, out, most);
 }
 
 hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store)
@@ -393,163 +419,167 @@ hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store)
 
 static void move_ring(struct bucket *to, struct bucket *from)
 {
+    bool chunks = bucket_has_chunks(from);
+
     hwt_assert(bucket_is_empty(to));
     to->earliest = from->earliest;
-    to->ring = from->ring;
-    if (bucket_has_chunks(from)) {
-        to->ring.next->prev = &to->ring;
-        to->ring.prev->next = &to->ring;
+    ring_set_live(&to->ring, ring_live(&from->ring));
+    if (chunks) {
+        ring_link(&to->ring, ring_next(&from->ring));
+        ring_link(ring_prev(&from->ring), &to->ring);
     } else {
-        to->ring.next = to->ring.prev = NULL;
+        ring_link(&to->ring, &to->ring);
     }
-    from->ring.next = from->ring.prev = NULL;
-    from->ring.live = 0;
+    ring_link(&from->ring, &from->ring);
 }
 
 void bucket_move(struct bucket *to, struct bucket *from)
 {
     move_ring(to, from);
     for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        if (from->slot[i])
-            put_again(&to->slot[i], from->slot[i], NULL);
-        from->slot[i] = 0;
+        uint64_t packed = slot_empty(&from->slot[i]);
+        if (packed)
+            slot_fill(&to->slot[i], packed, PLACE_INLINE);
     }
-}
-
-void bucket_move_packed(struct bucket *to, struct bucket *from)
-{
-    move_ring(to, from);
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        to->slot[i] = from->slot[i];
-        from->slot[i] = 0;
-    }
-}
-
-static uint64_t *find_slot(uint64_t *slot, unsigned count, const hwt_timeout *timeout)
-{
-    for (unsigned i = 0; i < count; i++) {
-        if (packed_timeout(~slot[i]) == timeout)
-            return &slot[i];
-    }
-    return NULL;
-}
-
-bool bucket_extract(struct bucket *bucket, struct chunk_store *store, const hwt_timeout *timeout)
-{
-    uint64_t *slot = find_slot(bucket->slot, BUCKET_INLINE, timeout);
-
-    if (slot) {
-        *slot = 0;
-        bucket_count_out(bucket, 1);
-        return true;
-    }
-    for (struct ring *ring = bucket->ring.next; ring && ring != &bucket->ring; ring = ring->next) {
-        slot = find_slot(chunk_of(ring)->slot, ring->used, timeout);
-        if (!slot)
-            continue;
-        *slot = 0;
-        bucket_count_out(bucket, 1);
-        if (--ring->live == 0)
-            chunk_unlink(store, chunk_of(ring));
-        return true;
-    }
-    return false;
 }
 
 /* ---- looking ---- */
 
+bool bucket_has_any(struct bucket *bucket, struct chunk_store *store)
+{
+    struct chunk *chunk;
+
+    if (bucket_inline_live(bucket) > 0)
+        return true;
+    while ((chunk = first_chunk(bucket)) != NULL) {
+        unsigned used = ring_used(&chunk->ring), i = 0;
+        while (i < used && !load_acquire(&chunk->slot[i]))
+            i++;
+        if (i < used)
+            return true;
+        chunk_unlink(store, chunk);
+    }
+    return false;
+}
+
 void bucket_prefetch_timeouts(const struct bucket *bucket)
 {
     for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        if (bucket->slot[i])
-            __builtin_prefetch(packed_timeout(bucket->slot[i]), 1);
+        uint64_t packed = load_relaxed(&bucket->slot[i]);
+        if (packed)
+            __builtin_prefetch(packed_timeout(packed), 1);
     }
 }
 
-void bucket_prefetch_arguments(const struct bucket *bucket)
-{
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        if (bucket->slot[i])
-            __builtin_prefetch(packed_timeout(bucket->slot[i])->arg, 1);
-    }
-}
-
-/* The earliest so far, and its deadline. */
-struct scan {
-    hwt_timeout *timeout;
-    uint64_t deadline;
-};
-
-static void scan_slots(struct scan *best, const uint64_t *slot, unsigned count, uint64_t bound)
+/* S3: only what would be the earliest needs a second look at its slot. */
+static void scan_slots(struct sighting *best, _Atomic uint64_t *slot, unsigned count,
+                       uint64_t bound)
 {
     for (unsigned i = 0; i < count && best->deadline > bound; i++) {
-        hwt_timeout *timeout = packed_timeout(slot[i]);
-        uint64_t deadline = timeout ? timeout_deadline(timeout) : UINT64_MAX; /* read once */
-        if (deadline < best->deadline)
-            *best = (struct scan){timeout, deadline};
+        uint64_t packed = load_acquire(&slot[i]);
+        uint64_t deadline = packed ? timeout_deadline(packed_timeout(packed)) : UINT64_MAX;
+        if (deadline < best->deadline && slot_still_holds(&slot[i], packed))
+            *best = (struct sighting){&slot[i], packed, deadline};
     }
 }
 
-hwt_timeout *bucket_scan(struct bucket *bucket)
+struct sighting bucket_scan(struct bucket *bucket)
 {
-    struct scan best = {NULL, UINT64_MAX};
-    struct ring *ring;
+    struct sighting best = {NULL, 0, UINT64_MAX};
+    struct chunk *chunk;
 
     scan_slots(&best, bucket->slot, BUCKET_INLINE, bucket->earliest);
-    for (ring = bucket->ring.next; ring && ring != &bucket->ring; ring = ring->next)
-        scan_slots(&best, chunk_of(ring)->slot, ring->used, bucket->earliest);
+    for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk))
+        scan_slots(&best, chunk->slot, ring_used(&chunk->ring), bucket->earliest);
     bucket->earliest = best.deadline;
-    return best.timeout;
+    return best;
 }
 
-void bucket_visit(const struct bucket *bucket, bucket_see *see, void *context)
+static void look_at_slots(_Atomic uint64_t *slot, unsigned count, bucket_look *look, void *context)
 {
-    const struct ring *ring = bucket->ring.next;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t packed = load_acquire(&slot[i]);
+        uint64_t word = packed ? load_acquire(&packed_timeout(packed)->word) : 0;
+        if (packed && slot_still_holds(&slot[i], packed))
+            look(context, word);
+    }
+}
 
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        if (bucket->slot[i])
-            see(context, packed_timeout(bucket->slot[i]));
+void bucket_look_through(struct bucket *bucket, bucket_look *look, void *context)
+{
+    struct chunk *chunk;
+
+    look_at_slots(bucket->slot, BUCKET_INLINE, look, context);
+    for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk))
+        look_at_slots(chunk->slot, ring_used(&chunk->ring), look, context);
+}
+
+/* ---- showing ---- */
+
+void bucket_end_show(struct sighting *shown)
+{
+    _Atomic uint64_t *slot = shown->slot;
+
+    if (!slot)
+        return;
+    shown->slot = NULL;
+    store_release(slot, shown->packed);
+}
+
+static void show_slots(_Atomic uint64_t *slot, unsigned count, bucket_see *see, void *context,
+                       struct sighting *shown)
+{
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t packed = slot_empty(&slot[i]);
+        if (!packed)
+            continue;
+        *shown = (struct sighting){&slot[i], packed, 0};
+        see(context, packed_timeout(packed));
+        bucket_end_show(shown);
     }
-    for (; ring && ring != &bucket->ring; ring = ring->next) {
-        const struct chunk *chunk = container_of(ring, const struct chunk, ring);
-        for (unsigned i = 0; i < ring->used; i++) {
-            if (chunk->slot[i])
-                see(context, packed_timeout(chunk->slot[i]));
-        }
-    }
+}
+
+void bucket_visit(struct bucket *bucket, bucket_see *see, void *context, struct sighting *shown)
+{
+    struct chunk *chunk;
+
+    show_slots(bucket->slot, BUCKET_INLINE, see, context, shown);
+    for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk))
+        show_slots(chunk->slot, ring_used(&chunk->ring), see, context, shown);
 }
 
 /* ---- validator ---- */
 
-static size_t check_slots(const uint64_t *slot, unsigned count, enum timeout_place place, bool held)
+static size_t check_slots(_Atomic uint64_t *slot, unsigned count)
 {
     size_t live = 0;
 
     for (unsigned i = 0; i < count; i++) {
-        const hwt_timeout *timeout = packed_timeout(slot[i]);
-        if (!timeout)
+        uint64_t packed = load_acquire(&slot[i]);
+        uint64_t where = packed ? load_acquire(&packed_timeout(packed)->where) : 0;
+        if (!packed || !slot_still_holds(&slot[i], packed))
             continue;
-        hwt_assert(!held || (timeout->place == place && slot_of(timeout) == &slot[i]));
+        hwt_assert(where == where_of_slot(&slot[i]));
+        (void)where;
         live++;
     }
-    (void)place;
-    (void)held;
     return live;
 }
 
-size_t bucket_check(const struct bucket *bucket, bool held)
+size_t bucket_check(struct bucket *bucket)
 {
-    size_t total = check_slots(bucket->slot, BUCKET_INLINE, PLACE_INLINE, held);
-    const struct ring *ring = bucket->ring.next;
+    size_t at_most = bucket_at_most(bucket), total = check_slots(bucket->slot, BUCKET_INLINE);
+    struct chunk *chunk;
 
-    for (; ring && ring != &bucket->ring; ring = ring->next) {
-        const struct chunk *chunk = container_of(ring, const struct chunk, ring);
-        size_t live = check_slots(chunk->slot, ring->used, place_in(chunk), held);
-        hwt_assert(is_chunk(ring) && ring->used <= ring->room);
-        hwt_assert(live == ring->live && live > 0);
-        hwt_assert(ring->next->prev == ring && ring->prev->next == ring);
+    for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk)) {
+        const struct ring *ring = &chunk->ring;
+        size_t live = check_slots(chunk->slot, ring_used(ring));
+        hwt_assert(is_chunk(ring) && ring_used(ring) <= ring_room(ring));
+        hwt_assert(live <= ring_live(ring) && ring_live(ring) <= ring_used(ring));
+        hwt_assert(ring_prev(ring_next(ring)) == ring && ring_next(ring_prev(ring)) == ring);
         total += live;
     }
-    hwt_assert(total == 0 || bucket_at_most(bucket) >= total);
+    hwt_assert(at_most >= total);
+    (void)at_most;
     return total;
 }

@@ -8,16 +8,31 @@
  * A slot packs a timeout's address with 22 bits of its deadline, the `key`, so that what is due can
  * be brought into a rough order without touching the timeouts (agenda.h).
  *
- * A timeout's `where` is the address of the slot that holds it, for its removal. Removal leaves a
- * hole; but chunks stay filled in proportion (B1 to B3), so that n timeouts never need more than
- * 4 n / 15 small chunks, or large ones of the same size, wherever they lie and whatever was removed
- * (a chunk for five where they are spread worst; a large chunk that has just been begun):
+ * A timeout's `where` is the address of the slot that holds it. By that a canceller who has won the
+ * word takes it out himself (bucket_withdraw): its block is free at once, and the worker is told
+ * nothing. The rules:
+ *   S1 Only the worker fills a slot, last of all that he does with the timeout.
+ *   S2 A slot is emptied by one atomic exchange or compare-and-swap, by the worker or a canceller.
+ *      Whoever emptied it has the timeout; nobody else touches it, but for a look at its word. Who
+ *      finds it empty does so with acquire: stop, which then frees what it lies in, has waited for
+ *      the canceller that way.
+ *   S3 What such a look has read counts only if the slot still holds the timeout afterwards. Then,
+ *      by S1, it was there all the time. (A block is never unmapped.)
+ *
+ * So a slot may become a hole at any moment, and what the worker counts are upper bounds: filled,
+ * and not emptied by him. Chunks stay filled in proportion all the same (B1 to B3), as far as he
+ * knows: when he takes something out, and when he looks through the chunks in use, a few at a time,
+ * before one is taken that was never used. When he has looked at all of them, n timeouts need no
+ * more than 4 n / 15 small chunks, or large ones of the same size, wherever they lie and whatever
+ * was removed (a chunk for five where they are spread worst; a large chunk that has just been
+ * begun):
  *   B1 no chunk is empty, and the first one has more timeouts than would fit into the bucket;
  *   B2 a large chunk with few, the first one with what is in the bucket, is replaced by a small one
  *      or two, if they are free;
  *   B3 two neighbours that would fill half of one are merged.
  *
- * Worker only, all of it.
+ * Worker only, all of it, but for bucket_withdraw. A bucket lies where it stays: a canceller who
+ * comes too late may look at a slot long after it was emptied.
  */
 #ifndef HWT_BUCKET_H
 #define HWT_BUCKET_H
@@ -30,7 +45,7 @@
 struct bucket {
     alignas(CACHE_LINE) struct ring ring;
     uint64_t earliest; /* no deadline in it is below this; valid while not empty */
-    uint64_t slot[BUCKET_INLINE];
+    _Atomic uint64_t slot[BUCKET_INLINE];
 };
 
 static_assert(sizeof(struct bucket) == CACHE_LINE, "a sparse bucket costs one cache line");
@@ -40,89 +55,160 @@ static_assert(sizeof(struct bucket) == CACHE_LINE, "a sparse bucket costs one ca
 
 static inline bool bucket_has_chunks(const struct bucket *bucket)
 {
-    return bucket->ring.next && bucket->ring.next != &bucket->ring;
+    const struct ring *next = ring_next(&bucket->ring);
+    return next && next != &bucket->ring;
+}
+
+/* In the bucket itself, as it stands. */
+static inline unsigned bucket_inline_live(const struct bucket *bucket)
+{
+    unsigned live = 0;
+
+    for (unsigned i = 0; i < BUCKET_INLINE; i++)
+        live += load_acquire(&bucket->slot[i]) != 0;
+    return live;
 }
 
 /*
- * At least as many as are in it: what bucket_remove takes from a chunk is not counted out. Where it
- * would wrap it stays at UINT32_MAX, until the bucket is empty.
+ * At least as many as are in it: with chunks, what was filed there and what the bucket itself had
+ * room for, less what was taken out (but not what bucket_remove took from a chunk, nor what was
+ * withdrawn). Where it would wrap it stays at UINT32_MAX, until there are no chunks.
  */
 static inline uint32_t bucket_at_most(const struct bucket *bucket)
 {
-    return bucket->ring.live;
+    return bucket_has_chunks(bucket) ? ring_live(&bucket->ring) : bucket_inline_live(bucket);
 }
 
+/* Into a chunk. */
 static inline void bucket_count_in(struct bucket *bucket)
 {
-    if (likely(bucket->ring.live != UINT32_MAX))
-        bucket->ring.live++;
+    uint32_t live = ring_live(&bucket->ring);
+
+    if (likely(live != UINT32_MAX))
+        ring_set_live(&bucket->ring, (uint64_t)live + 1);
 }
 
 /* Not from UINT32_MAX: nobody knows how many were not counted in. */
 static inline void bucket_count_out(struct bucket *bucket, unsigned count)
 {
-    if (likely(bucket->ring.live != UINT32_MAX))
-        bucket->ring.live -= count;
+    uint32_t live = ring_live(&bucket->ring);
+
+    if (likely(live != UINT32_MAX))
+        ring_set_live(&bucket->ring, live > count ? live - count : 0);
 }
 
+/* False: it may hold something, or has nothing but chunks of holes (bucket_has_any). */
 static inline bool bucket_is_empty(const struct bucket *bucket)
 {
-    static_assert(BUCKET_INLINE == 4, "all of them");
+    return !bucket_has_chunks(bucket) && bucket_inline_live(bucket) == 0;
+}
+/* Looks as far as the first that it holds; chunks of holes that are in the way are freed. */
+bool bucket_has_any(struct bucket *bucket, struct chunk_store *store);
 
-    return !bucket_has_chunks(bucket) && /* B1 */
-           !bucket->slot[0] && !bucket->slot[1] && !bucket->slot[2] && !bucket->slot[3];
+/* ---- slots and places ---- */
+
+/* `where` of a timeout in a bucket's slot. Of one in a lane's the lowest bit is set (lane.h). */
+static inline uint64_t where_of_slot(_Atomic uint64_t *slot)
+{
+    return (uint64_t)(uintptr_t)slot | 2;
 }
 
-/* False: no memory for a chunk; nothing happened. */
-bool bucket_insert(struct bucket *bucket, struct chunk_store *store, hwt_timeout *timeout,
-                   uint64_t deadline, uint64_t key);
+/* NULL: it is in none. */
+static inline _Atomic uint64_t *slot_of_where(uint64_t where)
+{
+    return (where & 3) == 2 ? (_Atomic uint64_t *)(uintptr_t)(where & ~UINT64_C(3)) : NULL;
+}
+
+/* S1. From here on the timeout may be gone at any moment. */
+static inline void slot_fill(_Atomic uint64_t *slot, uint64_t packed, enum timeout_place place)
+{
+    hwt_timeout *timeout = packed_timeout(packed);
+
+    timeout->place = (uint8_t)place;
+    store_release(&timeout->where, where_of_slot(slot)); /* with it, the chunk's memory */
+    store_release(slot, packed);                         /* pairs with whoever empties it */
+}
+
+/* S2. The packed timeout, which is the caller's from here on; 0: it was a hole. */
+static inline uint64_t slot_empty(_Atomic uint64_t *slot)
+{
+    return load_acquire(slot) ? exchange_acq_rel(slot, 0) : 0;
+}
 
 /*
- * For the agenda: a packed timeout that is not touched, its `where` and `place` are stale; no stamp
- * is below `least`. It lies in the bucket inverted, so that no stale `where` ever finds its timeout
- * there (bucket_holds). False: no memory for a chunk.
+ * S3. A look at the slot alone would not do: a read-modify-write comes before the emptying, or
+ * finds it, and if it comes before, so does all that was read until now.
  */
-bool bucket_append_further(struct bucket *bucket, struct chunk_store *store, uint64_t packed,
-                           uint64_t least);
-static inline bool bucket_append(struct bucket *bucket, struct chunk_store *store, uint64_t packed,
-                                 uint64_t least)
+static inline bool slot_still_holds(_Atomic uint64_t *slot, uint64_t packed)
 {
-    struct ring *last = bucket->ring.prev;
+    uint64_t held = packed;
+    return load_relaxed(slot) == packed && cas_acq_rel(slot, &held, packed);
+}
+
+/*
+ * Any thread that has won the word from PENDING or DISPATCHED: takes it out of its bucket. False:
+ * it is in none, or on its way from one slot to another. True: the worker has no part in it any
+ * more, and nothing of the timer may be touched (C6).
+ */
+static inline bool bucket_withdraw(const hwt_timeout *timeout)
+{
+    _Atomic uint64_t *slot = slot_of_where(load_acquire(&timeout->where));
+    uint64_t held;
+
+    if (unlikely(!slot))
+        return false;
+    held = load_relaxed(slot);
+    return packed_timeout(held) == timeout && cas_acq_rel(slot, &held, 0);
+}
+
+/* ---- filing ---- */
+
+static inline enum timeout_place bucket_place_in(const struct chunk *chunk)
+{
+    return chunk_is_large(chunk) ? PLACE_LARGE : PLACE_SMALL;
+}
+
+/*
+ * Fills a slot with a packed timeout. It is not to be touched any more. The slot; NULL: no memory
+ * for a chunk, nothing happened.
+ */
+_Atomic uint64_t *bucket_put_further(struct bucket *bucket, struct chunk_store *store,
+                                     uint64_t packed);
+static inline _Atomic uint64_t *bucket_put(struct bucket *bucket, struct chunk_store *store,
+                                           uint64_t packed)
+{
+    struct ring *last = ring_prev(&bucket->ring);
     struct chunk *chunk = container_of(last, struct chunk, ring);
+    _Atomic uint64_t *slot;
 
-    if (unlikely(!last || last->used >= last->room))
-        return bucket_append_further(bucket, store, packed, least);
-    chunk->slot[last->used++] = ~packed;
-    last->live++;
+    if (unlikely(!last || !ring_has_room(last)))
+        return bucket_put_further(bucket, store, packed);
+    slot = &chunk->slot[ring_used(last)];
+    store_relaxed(&last->fill, load_relaxed(&last->fill) + RING_ONE_MORE);
     bucket_count_in(bucket);
-    chunk_lower_least(chunk, least);
-    return true;
+    chunk_lower_least(chunk, packed_timeout(packed)->stamp);
+    slot_fill(slot, packed, bucket_place_in(chunk));
+    return slot;
 }
-/* The words as bucket_take hands them out, if they come from such a bucket. */
-static inline void bucket_invert(uint64_t *packed, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++)
-        packed[i] = ~packed[i];
-}
-/* bucket_move from such a bucket, or with no timeout touched. */
-void bucket_move_packed(struct bucket *to, struct bucket *from);
-/* One that may lie in such a bucket; false: not here. Looks at all of them. */
-bool bucket_extract(struct bucket *bucket, struct chunk_store *store, const hwt_timeout *timeout);
+/* The same, and lowers the bucket's bound. */
+_Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
+                                hwt_timeout *timeout, uint64_t deadline, uint64_t key);
 
-/* Is it in the slot that its `where` and `place` speak of? */
+/* Is it in the slot that its `where` speaks of? Only of one that nobody can withdraw (any more). */
 static inline bool bucket_holds(const hwt_timeout *timeout)
 {
-    const uint64_t *slot = (const uint64_t *)(uintptr_t)load_relaxed(&timeout->where);
+    const _Atomic uint64_t *slot = slot_of_where(load_relaxed(&timeout->where));
 
-    return timeout->place >= PLACE_INLINE && timeout->place <= PLACE_LARGE &&
-           packed_timeout(*slot) == timeout;
+    return slot && timeout->place >= PLACE_INLINE && timeout->place <= PLACE_LARGE &&
+           packed_timeout(load_relaxed(slot)) == timeout;
 }
-/* One that a bucket holds. It is PLACE_ADRIFT afterwards. */
+/* One that a bucket holds, and nobody can withdraw. It is PLACE_ADRIFT afterwards. */
 void bucket_remove(struct chunk_store *store, hwt_timeout *timeout);
 /*
  * Takes out up to `most` of them, any, as they are packed, from one chunk or the bucket itself; the
- * number taken, 0: it is empty. The timeouts have not been touched: `where` and `place` are stale
- * until the caller files them or sets them adrift. No stamp is below *least (may be NULL).
+ * number taken, 0: it is empty, and has no chunks. The timeouts have not been touched: `where` and
+ * `place` are stale until the caller files them or sets them adrift. No stamp is below *least (may
+ * be NULL).
  */
 #define BUCKET_BATCH 32
 unsigned bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t *out, unsigned most,
@@ -135,7 +221,7 @@ HOT void packed_prefetch(const uint64_t *packed, unsigned count)
 }
 /* Any one of them; NULL when empty. It is PLACE_ADRIFT afterwards. */
 hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store);
-/* All of `from` to the empty bucket `to`; the timeouts in chunks are not touched. */
+/* All of `from` to `to`, which has been found empty; the timeouts in chunks are not touched. */
 void bucket_move(struct bucket *to, struct bucket *from);
 /* Do all have the same key? *packed: one of them. */
 bool bucket_one_key(const struct bucket *bucket, uint64_t *packed);
@@ -149,27 +235,42 @@ unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t 
                      uint64_t limit, uint64_t *out);
 /* Brings its chunks into an order: bucket_take takes from those with the lowest stamps first. */
 void bucket_sort_chunks(struct bucket *bucket);
+/* One of them, as it was seen: its slot tells whether it is still there (slot_still_holds). */
+struct sighting {
+    _Atomic uint64_t *slot; /* NULL: of none */
+    uint64_t packed;
+    uint64_t deadline;
+};
 /*
  * The one with the exact earliest deadline; looks until one reaches the bucket's bound, which it
- * then makes exact. NULL: empty.
+ * then makes exact.
  */
-hwt_timeout *bucket_scan(struct bucket *bucket);
-/* Shows all that it holds. */
+struct sighting bucket_scan(struct bucket *bucket);
+/* Shows the words of all that it holds. */
+typedef void bucket_look(void *context, uint64_t word);
+void bucket_look_through(struct bucket *bucket, bucket_look *look, void *context);
+
+/*
+ * Shows all that it holds: each is taken out for that, so that its block is not freed meanwhile,
+ * and then goes back into its slot. `shown`: that one, for whoever finds that `see` has not
+ * returned.
+ */
 typedef void bucket_see(void *context, const hwt_timeout *timeout);
-void bucket_visit(const struct bucket *bucket, bucket_see *see, void *context);
+void bucket_visit(struct bucket *bucket, bucket_see *see, void *context, struct sighting *shown);
+/* If one is being shown. */
+void bucket_end_show(struct sighting *shown);
 
 /* Fetches the line where the next one would be appended. */
 HOT void bucket_prefetch_last(const struct bucket *bucket)
 {
     if (bucket_has_chunks(bucket))
-        __builtin_prefetch(bucket->ring.prev, 1);
+        __builtin_prefetch(ring_prev(&bucket->ring), 1);
 }
 
-/* Fetch, of a bucket's first few timeouts, their lines; what their tasks will be called with. */
+/* Fetches the lines of a bucket's first few timeouts. */
 void bucket_prefetch_timeouts(const struct bucket *bucket);
-void bucket_prefetch_arguments(const struct bucket *bucket);
 
-/* Validator: counts the timeouts; asserts that all is well linked. `held`: by their `where`. */
-size_t bucket_check(const struct bucket *bucket, bool held);
+/* Validator: counts the timeouts; asserts that all is well linked. */
+size_t bucket_check(struct bucket *bucket);
 
 #endif

@@ -7,14 +7,31 @@
 
 #define SKIM_BINS 2048
 
-static bool one_key(const uint64_t *slot, unsigned count, uint64_t *packed)
+static struct chunk *first_chunk(const struct bucket *bucket)
+{
+    return bucket_has_chunks(bucket) ? chunk_of(ring_next(&bucket->ring)) : NULL;
+}
+
+/* The one behind that is on its way then. */
+static struct chunk *next_chunk(const struct bucket *bucket, const struct chunk *chunk)
+{
+    struct ring *next = ring_next(&chunk->ring);
+
+    if (next == &bucket->ring)
+        return NULL;
+    __builtin_prefetch(ring_next(next));
+    return chunk_of(next);
+}
+
+static bool one_key(const _Atomic uint64_t *slot, unsigned count, uint64_t *packed)
 {
     for (unsigned i = 0; i < count; i++) {
-        if (!slot[i])
+        uint64_t here = load_relaxed(&slot[i]);
+        if (!here)
             continue;
         if (!*packed)
-            *packed = slot[i];
-        if ((slot[i] ^ *packed) & ~PACKED_ADDRESS)
+            *packed = here;
+        if ((here ^ *packed) & ~PACKED_ADDRESS)
             return false;
     }
     return true;
@@ -22,58 +39,56 @@ static bool one_key(const uint64_t *slot, unsigned count, uint64_t *packed)
 
 bool bucket_one_key(const struct bucket *bucket, uint64_t *packed)
 {
-    const struct ring *ring = bucket->ring.next;
+    const struct chunk *chunk;
 
     *packed = 0;
     if (!one_key(bucket->slot, BUCKET_INLINE, packed))
         return false;
-    for (; ring && ring != &bucket->ring; ring = ring->next) {
-        __builtin_prefetch(ring->next);
-        if (!one_key(container_of(ring, const struct chunk, ring)->slot, ring->used, packed))
+    for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk)) {
+        if (!one_key(chunk->slot, ring_used(&chunk->ring), packed))
             return false;
     }
     return *packed != 0;
 }
 
-static void count_keys(const uint64_t *slot, unsigned count, uint64_t from, unsigned shift,
+static void count_keys(const _Atomic uint64_t *slot, unsigned count, uint64_t from, unsigned shift,
                        uint32_t bin[SKIM_BINS])
 {
     for (unsigned i = 0; i < count; i++) {
-        if (slot[i])
-            bin[min_u64(packed_bits_from(slot[i], from) >> shift, SKIM_BINS - 1)]++;
+        uint64_t packed = load_relaxed(&slot[i]);
+        if (packed)
+            bin[min_u64(packed_bits_from(packed, from) >> shift, SKIM_BINS - 1)]++;
     }
 }
 
 uint64_t bucket_key_limit(const struct bucket *bucket, uint64_t from, uint64_t range, unsigned most)
 {
-    const struct ring *ring = bucket->ring.next;
+    const struct chunk *chunk;
     uint32_t bin[SKIM_BINS] = {0}, sum = 0;
     unsigned shift = 0, bins = 0;
 
     while (range >> shift >= SKIM_BINS - 1)
         shift++;
     count_keys(bucket->slot, BUCKET_INLINE, from, shift, bin);
-    for (; ring && ring != &bucket->ring; ring = ring->next) {
-        __builtin_prefetch(ring->next);
-        count_keys(container_of(ring, const struct chunk, ring)->slot, ring->used, from, shift,
-                   bin);
-    }
+    for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk))
+        count_keys(chunk->slot, ring_used(&chunk->ring), from, shift, bin);
     while (bins < SKIM_BINS - 1 && sum + bin[bins] <= most)
         sum += bin[bins++];
     return (uint64_t)bins << shift;
 }
 
-static unsigned skim_slots(uint64_t *slot, unsigned count, uint64_t from, uint64_t limit,
+static unsigned skim_slots(_Atomic uint64_t *slot, unsigned count, uint64_t from, uint64_t limit,
                            uint64_t *out)
 {
     unsigned taken = 0;
 
     for (unsigned i = 0; i < count; i++) {
-        if (!slot[i] || likely(packed_bits_from(slot[i], from) >= limit))
+        uint64_t packed = load_relaxed(&slot[i]);
+        if (!packed || likely(packed_bits_from(packed, from) >= limit))
             continue;
-        __builtin_prefetch(packed_timeout(slot[i]), 1);
-        out[taken++] = slot[i];
-        slot[i] = 0;
+        __builtin_prefetch(packed_timeout(packed), 1);
+        out[taken] = slot_empty(&slot[i]);
+        taken += out[taken] != 0;
     }
     return taken;
 }
@@ -82,16 +97,16 @@ unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t 
                      uint64_t limit, uint64_t *out)
 {
     unsigned count = skim_slots(bucket->slot, BUCKET_INLINE, from, limit, out), here;
-    struct ring *next;
+    struct chunk *chunk, *next;
 
-    for (struct ring *ring = bucket->ring.next; ring && ring != &bucket->ring; ring = next) {
-        next = ring->next;
-        __builtin_prefetch(next->next);
-        here = skim_slots(chunk_of(ring)->slot, ring->used, from, limit, out + count);
+    for (chunk = first_chunk(bucket); chunk; chunk = next) {
+        struct ring *ring = &chunk->ring;
+        next = next_chunk(bucket, chunk);
+        here = skim_slots(chunk->slot, ring_used(ring), from, limit, out + count);
         count += here;
-        ring->live -= here;
-        if (ring->live == 0)
-            chunk_unlink(store, chunk_of(ring));
+        ring_set_live(ring, ring_live(ring) - here);
+        if (ring_live(ring) == 0)
+            chunk_unlink(store, chunk);
     }
     bucket_count_out(bucket, count);
     return count;
@@ -100,15 +115,20 @@ unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t 
 /* Two lists by `next`, of falling `least`, into one. */
 static struct ring *merge_lists(struct ring *a, struct ring *b)
 {
-    struct ring *merged = NULL, **link = &merged;
+    struct ring *merged = NULL, *last = NULL, **larger;
 
     while (a && b) {
-        struct ring **larger = chunk_least(chunk_of(a)) >= chunk_least(chunk_of(b)) ? &a : &b;
-        *link = *larger;
-        link = &(*link)->next;
-        *larger = *link;
+        larger = chunk_least(chunk_of(a)) >= chunk_least(chunk_of(b)) ? &a : &b;
+        if (last)
+            store_relaxed(&last->next, *larger);
+        else
+            merged = *larger;
+        last = *larger;
+        *larger = ring_next(last);
     }
-    *link = a ? a : b;
+    if (!last)
+        return a ? a : b;
+    store_relaxed(&last->next, a ? a : b);
     return merged;
 }
 
@@ -126,22 +146,20 @@ static void carry(struct ring *list[], struct ring *sorted)
 
 void bucket_sort_chunks(struct bucket *bucket)
 {
-    struct ring *list[64] = {NULL}, *head = &bucket->ring, *next, *all = NULL, *prev = head;
+    struct ring *list[64] = {NULL}, *head = &bucket->ring, *next, *all = NULL, *last = head;
 
     if (!bucket_has_chunks(bucket))
         return;
-    for (struct ring *ring = head->next; ring != head; ring = next) {
-        next = ring->next;
-        ring->next = NULL;
+    for (struct ring *ring = ring_next(head); ring != head; ring = next) {
+        next = ring_next(ring);
+        store_relaxed(&ring->next, NULL);
         carry(list, ring);
     }
     for (unsigned i = 0; i < 64; i++)
         all = merge_lists(list[i], all);
-    head->next = all;
-    for (struct ring *ring = all; ring; ring = ring->next) {
-        ring->prev = prev;
-        prev = ring;
+    for (struct ring *ring = all; ring; ring = ring_next(ring)) {
+        ring_link(last, ring);
+        last = ring;
     }
-    prev->next = head;
-    head->prev = prev;
+    ring_link(last, head);
 }

@@ -7,40 +7,109 @@
  * The store of a wheel keeps the free ones. It never grows while any chunk is free: whoever wants a
  * large one takes a small one then, and a large one is split for whoever wants a small one.
  *
- * Worker only, all of it.
+ * Worker only, all of it, but for the slots: these are emptied by cancellers, too (bucket.h), and
+ * nobody tells the worker. So he looks through the chunks that are in use now and then, with a
+ * cursor that goes round.
  */
 #ifndef HWT_CHUNK_H
 #define HWT_CHUNK_H
 
+#include "atomic.h"
 #include "base.h"
 
 #define CHUNK_SMALL_SIZE 128
 #define CHUNK_LARGE_SIZE 512
 #define CHUNK_SPLIT      (CHUNK_LARGE_SIZE / CHUNK_SMALL_SIZE)
 
-/* The head of a bucket and of each of its chunks, linked in a ring once there are chunks. */
+/*
+ * The head of a bucket and of each of its chunks, linked in a ring once there are chunks.
+ *
+ * A chunk may be split, and the head of a small one come to lie where a large one had a slot. A
+ * canceller whose timeout is just being moved may still look there (bucket_withdraw): so the words
+ * of a head are atomic, and none of them looks like a timeout that is packed.
+ */
 struct ring {
-    struct ring *prev, *next;
-    uint32_t live; /* timeouts in a chunk; in a bucket with its chunks: bucket_at_most */
-    uint16_t used; /* a chunk: slots ever filled */
-    uint16_t room; /* a chunk: slots in all; a bucket: 0, which tells it apart */
+    _Atomic(struct ring *) prev, next;
+    _Atomic uint64_t fill; /* by the functions below */
 };
 
 struct chunk {
     struct ring ring;
-    uint64_t bound;  /* chunk_least, inverted: a stale `where` may point here (bucket_holds) */
-    uint64_t slot[]; /* packed timeouts, 0: a hole */
+    _Atomic uint64_t bound;  /* chunk_least, inverted: see above */
+    _Atomic uint64_t slot[]; /* packed timeouts, 0: a hole */
 };
 
 #define CHUNK_SMALL_ROOM ((CHUNK_SMALL_SIZE - sizeof(struct chunk)) / sizeof(uint64_t))
 #define CHUNK_LARGE_ROOM ((CHUNK_LARGE_SIZE - sizeof(struct chunk)) / sizeof(uint64_t))
 
 struct chunk_store {
-    struct ring *large, *small; /* free ones, by `next` */
+    struct ring *large, *small; /* free ones, by `next`; those that were never used come last */
     size_t large_count, small_count;
     struct chunk_lot *lots; /* what malloc gave; goes back when the store is destroyed */
     size_t next_lot;        /* large chunks in the next one */
+    size_t total;           /* of all lots, in small chunks */
+    struct chunk_lot *at;   /* the cursor: a lot (NULL: before the first), and ... */
+    size_t offset;          /* ... how far in it, in small chunks */
 };
+
+/* ---- heads ---- */
+
+#define RING_USED_SHIFT 48
+#define RING_ROOM_SHIFT 56
+#define RING_ONE_MORE   ((UINT64_C(1) << RING_USED_SHIFT) + 1)
+#define RING_LIVE_MASK  ((UINT64_C(1) << RING_USED_SHIFT) - 1)
+
+static inline struct ring *ring_next(const struct ring *ring)
+{
+    return load_relaxed(&ring->next);
+}
+
+static inline struct ring *ring_prev(const struct ring *ring)
+{
+    return load_relaxed(&ring->prev);
+}
+
+static inline void ring_link(struct ring *before, struct ring *after)
+{
+    store_relaxed(&before->next, after);
+    store_relaxed(&after->prev, before);
+}
+
+/* At most so many timeouts are in a chunk; in a bucket with its chunks: bucket_at_most. */
+static inline uint32_t ring_live(const struct ring *ring)
+{
+    return (uint32_t)(load_relaxed(&ring->fill) & RING_LIVE_MASK);
+}
+
+/* A chunk: slots ever filled. */
+static inline unsigned ring_used(const struct ring *ring)
+{
+    return (uint8_t)(load_relaxed(&ring->fill) >> RING_USED_SHIFT);
+}
+
+/* A chunk: slots in all; a bucket: 0, which tells it apart. */
+static inline unsigned ring_room(const struct ring *ring)
+{
+    return (unsigned)(load_relaxed(&ring->fill) >> RING_ROOM_SHIFT);
+}
+
+static inline void ring_set(struct ring *ring, uint64_t live, uint64_t used, uint64_t room)
+{
+    store_relaxed(&ring->fill, live | used << RING_USED_SHIFT | room << RING_ROOM_SHIFT);
+}
+
+static inline void ring_set_live(struct ring *ring, uint64_t live)
+{
+    store_relaxed(&ring->fill, (load_relaxed(&ring->fill) & ~RING_LIVE_MASK) | live);
+}
+
+/* Does a chunk have a slot at its end that was never filled? */
+static inline bool ring_has_room(const struct ring *ring)
+{
+    return ring_used(ring) < ring_room(ring);
+}
+
+/* ---- the store ---- */
 
 void chunk_store_init(struct chunk_store *store);
 void chunk_store_destroy(struct chunk_store *store);
@@ -49,20 +118,28 @@ int chunk_store_reserve(struct chunk_store *store, size_t small);
 
 /* Empty. May be small although a large one is wanted. NULL: no memory. */
 struct chunk *chunk_take(struct chunk_store *store, bool large);
+/* Would the next one be of those that were never used, or come from malloc? */
+bool chunk_next_is_fresh(const struct chunk_store *store);
 /* The same, but only if that takes no memory. */
 struct chunk *chunk_take_free_small(struct chunk_store *store);
 void chunk_give(struct chunk_store *store, struct chunk *chunk);
 
+/*
+ * The cursor goes on, by one chunk; those that were never used it leaves out. *units: the size of
+ * that in small chunks. NULL: it is free, or the cursor has come round (*units: 0).
+ */
+struct chunk *chunk_cursor_next(struct chunk_store *store, size_t *units);
+
 /* No stamp of a timeout in it is below. */
 static inline uint64_t chunk_least(const struct chunk *chunk)
 {
-    return ~chunk->bound;
+    return ~load_relaxed(&chunk->bound);
 }
 
 static inline void chunk_lower_least(struct chunk *chunk, uint64_t stamp)
 {
-    if (~stamp > chunk->bound)
-        chunk->bound = ~stamp;
+    if (stamp < chunk_least(chunk))
+        store_relaxed(&chunk->bound, ~stamp);
 }
 
 static inline struct chunk *chunk_of(struct ring *ring)
@@ -73,14 +150,13 @@ static inline struct chunk *chunk_of(struct ring *ring)
 /* Out of its ring, and free. */
 static inline void chunk_unlink(struct chunk_store *store, struct chunk *chunk)
 {
-    chunk->ring.prev->next = chunk->ring.next;
-    chunk->ring.next->prev = chunk->ring.prev;
+    ring_link(ring_prev(&chunk->ring), ring_next(&chunk->ring));
     chunk_give(store, chunk);
 }
 
 static inline bool chunk_is_large(const struct chunk *chunk)
 {
-    return chunk->ring.room == CHUNK_LARGE_ROOM;
+    return ring_room(&chunk->ring) == CHUNK_LARGE_ROOM;
 }
 
 #endif

@@ -167,24 +167,24 @@ void file_dispatched(hwt_timer *timer, hwt_timeout *timeout)
 }
 
 /* Running there, and re-armed, or about to come back; its notice will file it. */
-static void see_rearmed(void *earliest, const hwt_timeout *timeout)
+static void look_for_rearmed(void *earliest, uint64_t word)
 {
-    uint64_t word = load_acquire(&timeout->word), *least = earliest;
+    uint64_t *least = earliest;
 
     if (word_code(word) == WORD_REARMED || word_code(word) == WORD_NUDGED)
         *least = min_u64(*least, word_deadline(word));
 }
 
-uint64_t file_rearmed_earliest(const hwt_timer *timer)
+uint64_t file_rearmed_earliest(hwt_timer *timer)
 {
-    const struct worker *w = &timer->worker;
+    struct worker *w = &timer->worker;
     uint64_t earliest = UINT64_MAX;
 
     if (likely(load_seq(&timer->rearmed) == 0))
         return earliest;
-    bucket_visit(&w->dispatched, see_rearmed, &earliest);
+    bucket_look_through(&w->dispatched, look_for_rearmed, &earliest);
     for (const hwt_timeout *timeout = w->shelf; timeout; timeout = fellow_next(timeout))
-        see_rearmed(&earliest, timeout);
+        look_for_rearmed(&earliest, load_acquire(&timeout->word));
     return earliest;
 }
 
@@ -220,8 +220,13 @@ void file_visit(hwt_timer *timer, bucket_see *see, void *context)
         see(context, timeout);
     for (const hwt_timeout *timeout = w->shelf; timeout; timeout = fellow_next(timeout))
         see(context, timeout);
-    bucket_visit(&w->dispatched, see, context);
+    wheel_visit_beside(w->wheel, &w->dispatched, see, context);
     wheel_visit(w->wheel, see, context);
+}
+
+void file_end_visit(hwt_timer *timer)
+{
+    wheel_end_show(timer->worker.wheel);
 }
 
 /*
@@ -263,21 +268,24 @@ void file_adrift(hwt_timer *timer, hwt_timeout *timeout)
     timer->worker.adrift++;
 }
 
-void file_nudged(hwt_timer *timer, hwt_timeout *timeout)
+bool file_take_nudged(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
 
     switch ((enum timeout_place)timeout->place) {
-    case PLACE_LATER: /* its turn comes with the next pass in any case */
-        lower_later(w, timeout, timeout_deadline(timeout));
-        return;
+    case PLACE_LATER: return false; /* its turn comes with the next pass in any case */
     case PLACE_ADRIFT: w->adrift--; break;
     case PLACE_UNMET: break;
     case PLACE_SHELF: fellows_remove(&w->shelf, timeout); break;
     default: wheel_remove(w->wheel, timeout); break;
     }
     timeout_set_where(timeout, NULL, PLACE_ADRIFT);
-    file_timeout(timer, timeout);
+    return true;
+}
+
+void file_nudged_later(hwt_timer *timer, hwt_timeout *timeout)
+{
+    lower_later(&timer->worker, timeout, timeout_deadline(timeout));
 }
 
 static void bury_dropped(hwt_timer *timer)

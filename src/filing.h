@@ -25,12 +25,17 @@ void file_dispatched(hwt_timer *timer, hwt_timeout *timeout);
 /* Not there after all: adrift, as far as its place is concerned. */
 void file_undispatched(hwt_timer *timer, hwt_timeout *timeout);
 /* The earliest deadline of those that have been re-armed there, and run on; UINT64_MAX: none. */
-uint64_t file_rearmed_earliest(const hwt_timer *timer);
+uint64_t file_rearmed_earliest(hwt_timer *timer);
 
 /* Its notice or nudge will come. */
 void file_adrift(hwt_timer *timer, hwt_timeout *timeout);
-/* Its nudge has come, and was taken in: files it anew. */
-void file_nudged(hwt_timer *timer, hwt_timeout *timeout);
+/*
+ * Its nudge has come, and is to be taken in: takes it out first, because then it can be withdrawn
+ * from wherever it is. False: it waits for the next pass, and stays there, where nobody can.
+ */
+bool file_take_nudged(hwt_timer *timer, hwt_timeout *timeout);
+/* One that waits there was moved earlier. */
+void file_nudged_later(hwt_timer *timer, hwt_timeout *timeout);
 /* Its notice has come: buries it, now or when it is met. */
 void file_noticed(hwt_timer *timer, hwt_timeout *timeout);
 /* The runtime's share of it is over. */
@@ -44,6 +49,8 @@ void file_flush_returns(hwt_timer *timer, uint32_t least);
 
 /* Between two passes: shows all that the worker holds. Nothing is filed or removed meanwhile. */
 void file_visit(hwt_timer *timer, bucket_see *see, void *context);
+/* However `see` was left. */
+void file_end_visit(hwt_timer *timer);
 
 /* Drain: all periodic ones go into the list, now or when they are filed. Once. */
 void file_reclaim_periodic(hwt_timer *timer);

@@ -13,12 +13,19 @@
 
 /* ---- cancel ---- */
 
-/* Counted before it is queued: after that, stop may let go of all but the shell. */
-static __attribute__((noinline)) void notify_cancelled(hwt_timer *timer, hwt_timeout *timeout)
+/*
+ * Not in its lane any more: out of its bucket, or the worker must be told. Counted before that:
+ * afterwards, stop may let go of all but the shell.
+ */
+static __attribute__((noinline)) void cancel_met(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct lane *lane = lanes_here(&timer->lanes);
 
     add_release(&lane->cancelled, 1);
+    if (likely(bucket_withdraw(timeout))) {
+        store_release(&timeout->withdrawn, 1);
+        return;
+    }
     if (likely(!lane_count_notice(lane))) {
         lane_notify(lane, timeout);
         return;
@@ -38,7 +45,7 @@ HOT void cancel_pending(hwt_timeout *timeout)
     if (likely(lane_withdraw(timeout)))
         store_release(&timeout->withdrawn, 1);
     else
-        notify_cancelled(timer, timeout);
+        cancel_met(timer, timeout);
 }
 
 /*
@@ -126,6 +133,7 @@ static bool may_put_again(const hwt_timer *timer)
     return likely(load_seq(&timer->phase) < PHASE_STOPPING && !load_seq(&timer->still));
 }
 
+/* Out of its slot, of a lane or of a bucket. */
 static bool take_out(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct lane *lane = lanes_here(&timer->lanes);
@@ -134,7 +142,7 @@ static bool take_out(hwt_timer *timer, hwt_timeout *timeout)
     if (lane_withdraw(timeout))
         return true;
     sub_relaxed(&lane->withheld, 1);
-    return false;
+    return bucket_withdraw(timeout);
 }
 
 /*

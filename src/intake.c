@@ -42,6 +42,23 @@ static bool take_nudge(hwt_timer *timer, hwt_timeout *timeout)
     return false;
 }
 
+/* From when it is taken in, a canceller may withdraw it: it is in the worker's hand by then. */
+static void receive_nudge(hwt_timer *timer, hwt_timeout *timeout)
+{
+    bool taken_out = file_take_nudged(timer, timeout);
+
+    if (!take_nudge(timer, timeout)) {
+        if (taken_out)
+            file_bury(timer, timeout);
+        else
+            file_noticed(timer, timeout);
+    } else if (taken_out) {
+        file_timeout(timer, timeout);
+    } else {
+        file_nudged_later(timer, timeout);
+    }
+}
+
 /*
  * A notice has arrived: of a cancellation, of a deadline moved earlier, or of a run that is over
  * on the executor. It is the only one for this timeout, so nobody else will file or bury it.
@@ -51,11 +68,11 @@ static void receive(hwt_timer *timer, hwt_timeout *timeout)
     /* Not withdrawn by a canceller: that is what the notice or nudge excludes. */
     bool in_spill = timeout->place == PLACE_UNMET && !lane_take_back(timeout);
 
-    if (take_nudge(timer, timeout)) {
-        if (!in_spill)
-            file_nudged(timer, timeout);
-    } else if (in_spill) {
-        timeout->place = PLACE_NOTICED; /* it comes from the spill some time: then bury it */
+    if (in_spill) {
+        if (!take_nudge(timer, timeout))
+            timeout->place = PLACE_NOTICED; /* it comes from the spill some time: then bury it */
+    } else if (word_code(load_acquire(&timeout->word)) == WORD_NUDGED) {
+        receive_nudge(timer, timeout);
     } else {
         file_noticed(timer, timeout);
     }

@@ -481,9 +481,11 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct lane *lane = lanes_here(&timer->lanes);
 
+    if (timeout_cancel(timeout) != CANCEL_PENDING) {
+        drop_share(timeout); /* somebody cancelled it first: withdrew it, or his notice will come */
+        return;
+    }
     sub_acq_rel(&timeout->refs, 1); /* the job's share; the runtime still has its own */
-    if (timeout_cancel(timeout) != CANCEL_PENDING)
-        return; /* somebody cancelled it first: his notice will come */
     quota_give(timer);
     add_relaxed(&lane->rejected, 1);
     add_release(&lane->cancelled, 1);

@@ -31,8 +31,8 @@
  * Ground rules:
  * - NUDGED: exactly one nudge is on its way to the worker or queued there. The worker alone clears
  *   it, and a nudged timeout is filed, fired and buried only by the arrival of its nudge.
- * - CANCELLED from PENDING or DISPATCHED: the canceller withdraws the timeout from its lane or
- *   queues exactly one notice. CANCELLED from NUDGED: the nudge serves as the notice.
+ * - CANCELLED from PENDING or DISPATCHED: the canceller withdraws the timeout from its lane or its
+ *   bucket, or queues exactly one notice. CANCELLED from NUDGED: the nudge serves as the notice.
  *   CANCELLED from RUNNING or REARMED: whoever runs the task buries it when the task has returned.
  * - The runtime's share of a timeout is given up by exactly one side: by the canceller that
  *   withdrew it, or by the worker (or whoever acts as the worker) that met its notice or its end.
@@ -102,9 +102,9 @@ enum timeout_place {
     PLACE_UNMET = 0,   /* in a lane or its spill: the worker has not met it */
     PLACE_INLINE = 1,  /* `where` is the address of the slot that holds it, in a bucket ... */
     PLACE_SMALL = 2,   /* ... or in a small chunk of one ... */
-    PLACE_LARGE = 3,   /* ... or in a large one; these three are stale once the agenda has it */
+    PLACE_LARGE = 3,   /* ... or in a large one; these three are stale once it is taken out */
     PLACE_LISTED = 4,  /* for want of memory: in a list of the wheel's, by `where` */
-    PLACE_AGENDA = 5,  /* in the agenda, as the others with a stale place */
+    PLACE_AGENDA = 5,  /* in the agenda's front, as the others with a stale place */
     PLACE_LATER = 6,   /* in the list of those that wait for the next pass, by `where` */
     PLACE_SHELF = 7,   /* with the executor; for want of memory in a list, by `where` */
     PLACE_NOTICED = 8, /* its notice came while it was where it cannot be taken out of at once */
@@ -128,7 +128,8 @@ struct hwt_timeout {
 
     /*
      * Where it is: set by the producer, then changed by the worker; a canceller looks whether it is
-     * still in its lane's slot (lane.h). Otherwise an address, whose lowest bit is clear.
+     * still in its lane's slot (lane.h: the lowest bit is set) or in a bucket's (bucket.h: the
+     * second lowest is). Otherwise an address, whose two lowest bits are clear.
      */
     union {
         _Atomic uint64_t where;

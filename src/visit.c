@@ -35,16 +35,15 @@ static bool is_pending(const hwt_timeout *timeout)
     return hwt_timeout_state(timeout) == HWT_PENDING;
 }
 
-static void leave_one(struct tour *tour)
+static struct release drop_one(struct tour *tour)
 {
     hwt_timeout *timeout = tour->current;
 
     tour->current = NULL;
-    if (timeout)
-        release_call(release_drop_user_of(timeout));
+    return timeout ? release_drop_user_of(timeout) : (struct release){NULL, NULL};
 }
 
-/* The worker keeps the block: notices are taken in by this thread alone, and not now. */
+/* The worker keeps the block: it is in no slot now, and notices are taken in by this thread. */
 static void visit_one(void *context, const hwt_timeout *shown)
 {
     struct tour *tour = context;
@@ -59,7 +58,7 @@ static void visit_one(void *context, const hwt_timeout *shown)
         tour->count++;
         tour->visit(timeout, tour->arg);
     }
-    leave_one(tour);
+    release_call(drop_one(tour));
 }
 
 /*
@@ -84,10 +83,14 @@ static void settle(hwt_timer *timer)
 static void leave_tour(void *left)
 {
     struct tour *tour = left;
+    struct release release = {NULL, NULL};
 
-    if (!tour->frame.returned)
-        leave_one(tour);
     store_release(&tour->frame.timer->still, 0);
+    if (!tour->frame.returned) {
+        release = drop_one(tour);
+        file_end_visit(tour->frame.timer); /* from then on it may be gone */
+        release_call(release);
+    }
     run_frames = tour->frame.outer;
 }
 

@@ -104,32 +104,22 @@ static void pen_expire(struct wheel *wheel)
 
 /* ---- filing ---- */
 
-/* It leaves what `ops` files. */
-static void forget_witness(struct wheel *wheel, const hwt_timeout *timeout)
-{
-    if (wheel->witness == timeout)
-        wheel->witness = NULL;
-}
-
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t tick = wheel_tick_of(wheel, deadline);
+    _Atomic uint64_t *slot;
 
     /* W1; W2 (a nudged one that comes down a level while `current` is ahead of `covered`) */
     if (unlikely(deadline <= wheel->covered || tick < wheel->current)) {
-        forget_witness(wheel, timeout); /* it was nudged meanwhile */
         agenda_add(&wheel->agenda, timeout, deadline);
         return;
     }
-    if (unlikely(!wheel->ops->insert(wheel, timeout, deadline, tick))) {
-        forget_witness(wheel, timeout);
+    slot = wheel->ops->insert(wheel, timeout, deadline, tick);
+    if (unlikely(!slot))
         fellows_push(&wheel->pen, timeout, PLACE_LISTED);
-        return;
-    }
-    if (unlikely(wheel->witness != NULL) && deadline < wheel->earliest) {
-        wheel->witness = timeout;
-        wheel->earliest = deadline;
-    }
+    else if (unlikely(wheel->witness.slot != NULL) && deadline < wheel->witness.deadline)
+        wheel->witness = (struct sighting){
+            slot, packed_make(timeout, agenda_key(&wheel->agenda, deadline)), deadline};
 }
 
 void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned count)
@@ -189,7 +179,7 @@ static void cover(struct wheel *wheel, uint64_t tick, bool any)
 {
     wheel->covered = max_u64(wheel->covered, wheel_tick_time(wheel, tick));
     if (any) {
-        wheel->witness = NULL;
+        wheel->witness.slot = NULL;
         agenda_add_bucket(&wheel->agenda, &wheel->due, tick ? wheel_tick_time(wheel, tick - 1) : 0);
     }
     if (unlikely(wheel->pen != NULL))
@@ -277,17 +267,26 @@ uint64_t wheel_earliest(struct wheel *wheel)
     return likely(!wheel->pen) ? earliest : min_u64(earliest, pen_earliest(wheel));
 }
 
+/* Is it in its slot, and has it that deadline? The slot last (S3). */
+static bool is_witness(const struct sighting *witness)
+{
+    return witness->slot &&
+           timeout_deadline(packed_timeout(witness->packed)) == witness->deadline &&
+           slot_still_holds(witness->slot, witness->packed);
+}
+
 uint64_t wheel_earliest_exact(struct wheel *wheel)
 {
     uint64_t earliest = agenda_earliest(wheel);
+    struct sighting *witness = &wheel->witness;
 
     if (earliest != UINT64_MAX)
         return earliest;
-    if (!wheel->witness || timeout_deadline(wheel->witness) != wheel->earliest) {
-        wheel->witness = NULL;
-        wheel->earliest = wheel->ops->earliest(wheel, &wheel->witness);
+    if (!is_witness(witness)) {
+        *witness = (struct sighting){NULL, 0, UINT64_MAX};
+        wheel->ops->earliest(wheel, witness);
     }
-    earliest = wheel->witness ? wheel->earliest : UINT64_MAX;
+    earliest = witness->deadline;
     return likely(!wheel->pen) ? earliest : min_u64(earliest, pen_earliest(wheel));
 }
 
@@ -308,13 +307,18 @@ hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket)
     return bucket_pop(bucket, &wheel->store);
 }
 
+bool wheel_has_beside(struct wheel *wheel, struct bucket *bucket)
+{
+    return bucket_has_any(bucket, &wheel->store);
+}
+
 hwt_timeout *wheel_pop(struct wheel *wheel)
 {
     hwt_timeout *noticed = wheel_take_noticed(wheel);
 
     if (noticed)
         return noticed;
-    wheel->witness = NULL;
+    wheel->witness.slot = NULL;
     if (agenda_first(&wheel->agenda))
         return agenda_take(&wheel->agenda);
     noticed = wheel_take_noticed(wheel); /* agenda_first may have met the last ones */
@@ -328,7 +332,7 @@ hwt_timeout *wheel_take_on_agenda(struct wheel *wheel)
     return agenda_first(&wheel->agenda) ? agenda_take(&wheel->agenda) : NULL;
 }
 
-void wheel_visit(const struct wheel *wheel, bucket_see *see, void *context)
+void wheel_visit(struct wheel *wheel, bucket_see *see, void *context)
 {
     for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout))
         see(context, timeout);
@@ -339,7 +343,7 @@ size_t wheel_check(struct wheel *wheel)
 {
     size_t count = agenda_check(&wheel->agenda) + wheel->ops->check(wheel);
 
-    hwt_assert(bucket_is_empty(&wheel->due));
+    hwt_assert(bucket_is_empty(&wheel->due) && bucket_is_empty(&wheel->anew));
     for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout)) {
         hwt_assert(timeout->place == PLACE_LISTED);
         count++;

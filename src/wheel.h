@@ -26,8 +26,9 @@ struct wheel_ops {
     /* Makes one; `slots`: a power of two, per level. NULL: no memory. */
     struct wheel *(*create)(uint64_t tick_ns, uint32_t slots);
     void (*destroy)(struct wheel *wheel);
-    /* Files at `tick`, which is not before wheel->current. False: no memory for a chunk. */
-    bool (*insert)(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline, uint64_t tick);
+    /* Files at `tick`, which is not before wheel->current. The slot; NULL: no memory for a chunk. */
+    _Atomic uint64_t *(*insert)(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
+                                uint64_t tick);
     /* Where it would be filed. */
     struct bucket *(*bucket_of)(const struct wheel *wheel, uint64_t tick);
     /*
@@ -41,17 +42,17 @@ struct wheel_ops {
     void (*take_current)(struct wheel *wheel, struct bucket *due);
     /*
      * No deadline in the wheel is below it; UINT64_MAX: empty. With `who` no effort is spared: it
-     * is exact, and that of *who.
+     * is exact, and that of *who. Without, it is that of a bucket in which there is something.
      */
-    uint64_t (*earliest)(struct wheel *wheel, hwt_timeout **who);
+    uint64_t (*earliest)(struct wheel *wheel, struct sighting *who);
     /* At most how many share the slot of the earliest deadline, which is given. */
     uint32_t (*sharing)(const struct wheel *wheel, uint64_t deadline);
     /* The time at which there is work to do ahead of a deadline; UINT64_MAX: none. */
     uint64_t (*prepare_at)(struct wheel *wheel);
     /* Fetches what the next calls of `expire` will touch. */
     void (*foresee)(const struct wheel *wheel);
-    hwt_timeout *(*pop)(struct wheel *wheel); /* any one; NULL: empty */
-    void (*visit)(const struct wheel *wheel, bucket_see *see, void *context); /* shows each */
+    hwt_timeout *(*pop)(struct wheel *wheel);                           /* any one; NULL: empty */
+    void (*visit)(struct wheel *wheel, bucket_see *see, void *context); /* shows each */
     size_t (*check)(struct wheel *wheel);
 };
 
@@ -65,10 +66,12 @@ struct wheel {
     uint64_t covered; /* W1 */
     struct chunk_store store;
     struct agenda agenda;
-    struct bucket due;    /* on its way to the agenda; otherwise empty */
-    hwt_timeout *pen;     /* by `where`: filed without memory for a chunk */
-    hwt_timeout *witness; /* has the exact earliest deadline of all that `ops` files, or NULL ... */
-    uint64_t earliest;    /* ... which is this one, if it still has it */
+    struct bucket due;       /* on its way to the agenda; otherwise empty */
+    struct bucket anew;      /* on its way to other buckets; otherwise empty */
+    hwt_timeout *pen;        /* by `where`: filed without memory for a chunk */
+    struct sighting witness; /* of the exact earliest deadline of all that `ops` files, or of none;
+                                it may have been moved, or withdrawn, since */
+    struct sighting shown;   /* out of its slot, for a visitor */
 };
 
 /* 0, -ENOMEM, or -EINVAL for a kind that there is not. `slots`: a power of two, per level. */
@@ -85,8 +88,8 @@ void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline);
 /* A hint: these will be filed next. Fetches the lines that filing them touches. */
 void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned count);
 /*
- * Takes out one that wheel_insert filed and nothing else took; PLACE_ADRIFT afterwards. May take
- * long for one whose time has come.
+ * Takes out one that wheel_insert filed, nothing else took, and nobody can withdraw; PLACE_ADRIFT
+ * afterwards. May take long for one whose time has come.
  */
 void wheel_remove(struct wheel *wheel, hwt_timeout *timeout);
 /*
@@ -98,8 +101,6 @@ static inline bool wheel_remove_over(struct wheel *wheel, hwt_timeout *timeout)
 {
     if (unlikely(!bucket_holds(timeout)))
         return wheel_remove_slowly(wheel, timeout);
-    if (unlikely(wheel->witness == timeout))
-        wheel->witness = NULL;
     bucket_remove(&wheel->store, timeout);
     return true;
 }
@@ -147,11 +148,24 @@ bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest);
 /* A bucket beside the wheel, of its chunks. False: no memory for a chunk; nothing happened. */
 bool wheel_put_beside(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout);
 hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket);
+/* Looks as far as the first. */
+bool wheel_has_beside(struct wheel *wheel, struct bucket *bucket);
 
 /* What was on its way to being run, in any order, its place stale; NULL: nothing is. */
 hwt_timeout *wheel_take_on_agenda(struct wheel *wheel);
 /* Shows all that is not. Nothing is filed or removed meanwhile. */
-void wheel_visit(const struct wheel *wheel, bucket_see *see, void *context);
+void wheel_visit(struct wheel *wheel, bucket_see *see, void *context);
+/* The same for a bucket beside it. */
+static inline void wheel_visit_beside(struct wheel *wheel, struct bucket *bucket, bucket_see *see,
+                                      void *context)
+{
+    bucket_visit(bucket, see, context, &wheel->shown);
+}
+/* However `see` was left: what was shown last is where it was. */
+static inline void wheel_end_show(struct wheel *wheel)
+{
+    bucket_end_show(&wheel->shown);
+}
 /* Any one, its place stale, until NULL; those that are noticed are handed back as such. */
 hwt_timeout *wheel_pop(struct wheel *wheel);
 /* Validator of debug builds and tests: counts the timeouts that are not noticed. */
@@ -180,8 +194,8 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
 
 /* ---- for the kinds ---- */
 
-static inline bool wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket,
-                                       hwt_timeout *timeout, uint64_t deadline)
+static inline _Atomic uint64_t *wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket,
+                                                    hwt_timeout *timeout, uint64_t deadline)
 {
     return bucket_insert(bucket, &wheel->store, timeout, deadline,
                          agenda_key(&wheel->agenda, deadline));

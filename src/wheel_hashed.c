@@ -8,7 +8,6 @@
  * keeps complements, so that zeroed memory means empty and the root is the largest.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "wheel.h"
 
@@ -60,19 +59,22 @@ static uint64_t tree_earliest(const struct hashed *w)
 
 /* ---- the wheel ---- */
 
-static bool insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline, uint64_t tick)
+static _Atomic uint64_t *insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
+                                uint64_t tick)
 {
     struct hashed *w = hashed(wheel);
     uint32_t slot = (uint32_t)(tick & (w->slots - 1));
+    _Atomic uint64_t *filled;
 
     if (bucket_is_empty(&w->slot[slot]))
         w->latest[slot] = 0;
-    if (!wheel_bucket_insert(wheel, &w->slot[slot], timeout, deadline))
-        return false;
+    filled = wheel_bucket_insert(wheel, &w->slot[slot], timeout, deadline);
+    if (unlikely(!filled))
+        return NULL;
     w->latest[slot] = max_u64(w->latest[slot], deadline);
     if (~deadline > w->tree[w->slots + slot])
         tree_set(w, slot, ~deadline);
-    return true;
+    return filled;
 }
 
 static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
@@ -88,17 +90,16 @@ static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
 static void visit(struct hashed *w, uint32_t slot, uint64_t tick, struct bucket *due)
 {
     uint64_t limit = wheel_tick_time(&w->wheel, tick);
-    struct bucket visited;
+    struct bucket *anew = &w->wheel.anew;
 
     if (bucket_is_empty(due) && w->latest[slot] <= limit) {
         bucket_move(due, &w->slot[slot]);
         tree_set(w, slot, 0);
         return;
     }
-    memset(&visited, 0, sizeof visited);
-    bucket_move(&visited, &w->slot[slot]);
+    bucket_move(anew, &w->slot[slot]);
     tree_set(w, slot, 0);
-    wheel_refile(&w->wheel, &visited, limit, due); /* the others come back, and into the tree */
+    wheel_refile(&w->wheel, anew, limit, due); /* the others come back, and into the tree */
 }
 
 /* In more than one bucket, if some were moved: they lie where they were filed. */
@@ -127,23 +128,28 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
     return false;
 }
 
-static uint64_t earliest(struct wheel *wheel, hwt_timeout **who)
+static uint64_t earliest(struct wheel *wheel, struct sighting *who)
 {
     struct hashed *w = hashed(wheel);
 
     while (w->tree[1] != 0) {
         uint32_t slot = tree_winner(w);
         uint64_t bound = tree_earliest(w);
-        hwt_timeout *found;
-        if (!who && bucket_at_most(&w->slot[slot]) > WHEEL_SCAN_UP_TO)
+        struct bucket *bucket = &w->slot[slot];
+        struct sighting found;
+        if (!bucket_has_any(bucket, &wheel->store)) {
+            tree_set(w, slot, 0);
+            continue;
+        }
+        if (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO)
             return bound;
-        found = bucket_scan(&w->slot[slot]);
-        if (found && w->slot[slot].earliest == bound) {
+        found = bucket_scan(bucket);
+        if (found.deadline == bound) {
             if (who)
                 *who = found;
             return bound;
         }
-        tree_set(w, slot, found ? ~w->slot[slot].earliest : 0);
+        tree_set(w, slot, found.slot ? ~found.deadline : 0);
         w->latest[slot] = UINT64_MAX; /* one was moved: its key is of another tick */
     }
     return UINT64_MAX;
@@ -187,7 +193,7 @@ static void foresee(const struct wheel *wheel)
     const struct hashed *w = container_of(wheel, const struct hashed, wheel);
 
     if (w->tree[1] != 0)
-        bucket_prefetch_arguments(&w->slot[tree_winner(w)]);
+        bucket_prefetch_timeouts(&w->slot[tree_winner(w)]);
 }
 
 static hwt_timeout *pop(struct wheel *wheel)
@@ -204,12 +210,12 @@ static hwt_timeout *pop(struct wheel *wheel)
     return NULL;
 }
 
-static void show_all(const struct wheel *wheel, bucket_see *see, void *context)
+static void show_all(struct wheel *wheel, bucket_see *see, void *context)
 {
-    const struct hashed *w = container_of(wheel, const struct hashed, wheel);
+    struct hashed *w = hashed(wheel);
 
     for (uint32_t slot = 0; slot < w->slots; slot++)
-        bucket_visit(&w->slot[slot], see, context);
+        bucket_visit(&w->slot[slot], see, context, &wheel->shown);
 }
 
 static size_t check(struct wheel *wheel)
@@ -218,7 +224,7 @@ static size_t check(struct wheel *wheel)
     size_t total = 0;
 
     for (uint32_t slot = 0; slot < w->slots; slot++) {
-        size_t count = bucket_check(&w->slot[slot], true);
+        size_t count = bucket_check(&w->slot[slot]);
         hwt_assert(count == 0 || w->tree[w->slots + slot] != 0);
         total += count;
     }

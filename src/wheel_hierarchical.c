@@ -12,10 +12,10 @@
  *
  * Each level keeps a bitmap of occupied slots, each bucket a lower bound of its deadlines: the next
  * deadline is a few bit scans away, and idle ticks cost nothing. A bucket may be empty although its
- * bit is set (removal does not know the slot): the bit is cleared by whoever comes by.
+ * bit is set (removal does not know the slot), or have nothing but chunks of holes: the bit is
+ * cleared by whoever comes by.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "bitmap.h"
 #include "wheel.h"
@@ -97,6 +97,20 @@ static bool first_occupied(struct hierarchical *w, unsigned level, uint64_t *slo
     return false;
 }
 
+/*
+ * The same, if there is one that has not been withdrawn: what is not worth a wake-up any more is
+ * cleared away.
+ */
+static bool first_live(struct hierarchical *w, unsigned level, uint64_t *slot)
+{
+    while (first_occupied(w, level, slot)) {
+        if (bucket_has_any(bucket_at(w, level, *slot), &w->wheel.store))
+            return true;
+        mark_empty(w, level, *slot);
+    }
+    return false;
+}
+
 /* ---- insertion ---- */
 
 /* The lowest level whose ring reaches that far. */
@@ -118,16 +132,18 @@ static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
     return bucket_at(w, level, slot_of_tick(w, level, tick));
 }
 
-static bool insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline, uint64_t tick)
+static _Atomic uint64_t *insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
+                                uint64_t tick)
 {
     struct hierarchical *w = hierarchical(wheel);
     unsigned level = level_of_tick(w, tick);
     uint64_t slot = slot_of_tick(w, level, tick);
+    _Atomic uint64_t *filled =
+        wheel_bucket_insert(wheel, bucket_at(w, level, slot), timeout, deadline);
 
-    if (unlikely(!wheel_bucket_insert(wheel, bucket_at(w, level, slot), timeout, deadline)))
-        return false;
-    bitmap_set(&w->level[level].occupied, ring_index(w, level, slot));
-    return true;
+    if (likely(filled != NULL))
+        bitmap_set(&w->level[level].occupied, ring_index(w, level, slot));
+    return filled;
 }
 
 /* ---- coming down ---- */
@@ -226,7 +242,7 @@ static uint64_t prepare_at(struct wheel *wheel)
     uint64_t tick = UINT64_MAX, slot;
 
     for (unsigned level = 1; level < w->levels; level++) {
-        if (first_occupied(w, level, &slot))
+        if (first_live(w, level, &slot))
             tick = min_u64(tick, prepare_tick(w, level, slot));
     }
     return tick == UINT64_MAX ? UINT64_MAX : wheel_tick_time(wheel, tick);
@@ -249,30 +265,31 @@ static uint64_t earliest_tick(struct hierarchical *w)
 /* One whose deadline has left the slot keeps the others' bound from being exact: file it anew. */
 static bool file_anew_if_moved(struct hierarchical *w, unsigned level, uint64_t slot)
 {
-    struct bucket *bucket = bucket_at(w, level, slot), moved;
+    struct bucket *bucket = bucket_at(w, level, slot), *anew = &w->wheel.anew;
     uint64_t tick = wheel_tick_of(&w->wheel, bucket->earliest);
 
     if (slot_of_tick(w, level, tick) == slot)
         return false;
-    memset(&moved, 0, sizeof moved);
-    bucket_move(&moved, bucket);
+    bucket_move(anew, bucket);
     mark_empty(w, level, slot);
-    wheel_refile(&w->wheel, &moved, 0, NULL);
+    wheel_refile(&w->wheel, anew, 0, NULL);
     return true;
 }
 
 /* Only what may be below `best` is worth looking through. */
 static uint64_t level_earliest(struct hierarchical *w, unsigned level, uint64_t best,
-                               hwt_timeout **who, bool *moved)
+                               struct sighting *who, bool *moved)
 {
     uint64_t slot;
 
-    while (first_occupied(w, level, &slot)) {
+    while (first_live(w, level, &slot)) {
         struct bucket *bucket = bucket_at(w, level, slot);
-        hwt_timeout *found;
+        struct sighting found;
         if (bucket->earliest >= best || (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO))
             return bucket->earliest;
         found = bucket_scan(bucket);
+        if (!found.slot)
+            continue; /* they have just been withdrawn */
         if (!file_anew_if_moved(w, level, slot)) {
             if (who && bucket->earliest < best)
                 *who = found;
@@ -283,7 +300,7 @@ static uint64_t level_earliest(struct hierarchical *w, unsigned level, uint64_t 
     return UINT64_MAX;
 }
 
-static uint64_t earliest(struct wheel *wheel, hwt_timeout **who)
+static uint64_t earliest(struct wheel *wheel, struct sighting *who)
 {
     struct hierarchical *w = hierarchical(wheel);
     uint64_t best;
@@ -292,6 +309,8 @@ static uint64_t earliest(struct wheel *wheel, hwt_timeout **who)
     do { /* again if some were filed anew: maybe in a level that had been looked at */
         best = UINT64_MAX;
         moved = false;
+        if (who)
+            *who = (struct sighting){NULL, 0, UINT64_MAX};
         for (unsigned level = 0; level < w->levels; level++)
             best = min_u64(best, level_earliest(w, level, best, who, &moved));
     } while (moved);
@@ -350,8 +369,8 @@ static void take_current(struct wheel *wheel, struct bucket *due)
 }
 
 /*
- * In two steps, from pass to pass: the timeouts of the tick after the next, then what the tasks of
- * the next one will be called with. Full buckets are left to whoever takes their timeouts out.
+ * The timeouts of the next two ticks. Full buckets are left to whoever takes their timeouts out;
+ * what the tasks will be called with is known only when they are out (S2).
  */
 static void foresee(const struct wheel *wheel)
 {
@@ -361,7 +380,7 @@ static void foresee(const struct wheel *wheel)
 
     if (next == BITMAP_NONE)
         return;
-    bucket_prefetch_arguments(&lowest->slot[next]);
+    bucket_prefetch_timeouts(&lowest->slot[next]);
     next = bitmap_next(&lowest->occupied, next + 1);
     if (next != BITMAP_NONE)
         bucket_prefetch_timeouts(&lowest->slot[next]);
@@ -375,19 +394,22 @@ static hwt_timeout *pop(struct wheel *wheel)
     uint64_t slot;
 
     for (unsigned level = 0; level < w->levels; level++) {
-        if (first_occupied(w, level, &slot))
-            return bucket_pop(bucket_at(w, level, slot), &wheel->store);
+        while (first_occupied(w, level, &slot)) {
+            hwt_timeout *timeout = bucket_pop(bucket_at(w, level, slot), &wheel->store);
+            if (timeout)
+                return timeout;
+        }
     }
     return NULL;
 }
 
-static void show_all(const struct wheel *wheel, bucket_see *see, void *context)
+static void show_all(struct wheel *wheel, bucket_see *see, void *context)
 {
-    const struct hierarchical *w = container_of(wheel, const struct hierarchical, wheel);
+    struct hierarchical *w = hierarchical(wheel);
 
     for (unsigned level = 0; level < w->levels; level++) {
         for (size_t i = 0; i <= w->level[level].mask; i++)
-            bucket_visit(&w->level[level].slot[i], see, context);
+            bucket_visit(&w->level[level].slot[i], see, context, &wheel->shown);
     }
 }
 
@@ -398,7 +420,7 @@ static size_t check(struct wheel *wheel)
 
     for (unsigned level = 0; level < w->levels; level++) {
         for (size_t i = 0; i <= w->level[level].mask; i++) {
-            size_t count = bucket_check(&w->level[level].slot[i], true);
+            size_t count = bucket_check(&w->level[level].slot[i]);
             hwt_assert(count == 0 || bitmap_test(&w->level[level].occupied, i));
             hwt_assert(count == 0 || level == 0 ||
                        i != ring_index(w, level, current_slot(w, level)));

@@ -235,7 +235,7 @@ static void attend_drain(hwt_timer *timer)
         intake(timer, DEADLINE_NEVER);
         file_reclaim_periodic(timer);
     }
-    if (!bucket_is_empty(&w->dispatched) || w->shelf || hwt_timer_pending(timer) > 0)
+    if (wheel_has_beside(w->wheel, &w->dispatched) || w->shelf || hwt_timer_pending(timer) > 0)
         return;
     pthread_mutex_lock(&timer->mutex);
     if (load_relaxed(&timer->phase) == PHASE_DRAINING)

@@ -93,6 +93,34 @@ WHEEL_TEST(memory, is_used_again_while_a_flood_is_on)
     free(f);
 }
 
+/* G6: out of the wheel by who cancels it, without the worker: its block is the next one's. */
+WHEEL_TEST(memory, is_used_again_at_once)
+{
+    static const uint64_t delays[] = {HWT_USEC(100), HWT_MSEC(5), HWT_SEC(3), HWT_SEC(86400)};
+    hwt_timeout *crowd[200], *next = NULL;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+    for (size_t i = 0; i < 200; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, delays[i % 4], &crowd[i]), 0);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), EPOCH + HWT_USEC(100)); /* takes all in */
+    for (size_t i = 0; i < 200; i++) {
+        uintptr_t address = (uintptr_t)crowd[i];
+        cr_assert(hwt_timeout_cancel(crowd[i]));
+        hwt_timeout_unref(crowd[i]);
+        cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, HWT_SEC(9), &next), 0);
+        cr_assert_eq((uintptr_t)next, address);
+        cr_assert(hwt_timeout_cancel(next));
+        hwt_timeout_unref(next);
+        cr_assert_eq(hwt_timer_pending(r.timer), 199 - i);
+    }
+    cr_assert_eq(stats_of(r.timer).cancelled, 400);
+    cr_assert_eq(stats_of(r.timer).withdrawn, 200, "the others were in the wheel");
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), UINT64_MAX);
+    cr_assert_eq(rig_advance_by(&r, HWT_SEC(100000)), 0);
+    rig_close(&r);
+}
+
 /* ---- a large timer ---- */
 
 enum { LARGE = 400000 };

@@ -2,6 +2,10 @@
 /* hwt_timer_visit, since 1.1: each timeout that is pending, once (G2, G12, C13, C18). */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -320,4 +324,72 @@ WHEEL_TEST(visit, with_the_executor)
     shelf_run(shelf_job);
     cr_assert_eq(hwt_timer_visit(r.timer, see, NULL), 0);
     rig_close(&r);
+}
+
+/* ---- beside cancellers ---- */
+
+enum { CANCELLED = 3000 };
+
+struct cancelling {
+    hwt_timer *timer;
+    hwt_timeout *timeout[CANCELLED];
+    guest g[CANCELLED];
+    atomic_bool begin;
+};
+
+static void *cancel_all(void *arg)
+{
+    struct cancelling *c = arg;
+
+    while (!atomic_load(&c->begin))
+        sched_yield();
+    for (size_t i = 0; i < CANCELLED; i++) {
+        if (i % 2)
+            continue;
+        cr_assert(hwt_timeout_cancel(c->timeout[i]));
+        hwt_timeout_unref(c->timeout[i]); /* and its block is somebody else's */
+        cr_assert_eq(hwt_new_timeout(c->timer, noop_task, &c->g[i], HWT_SEC(4000), NULL), 0);
+    }
+    return NULL;
+}
+
+static void see_slowly(hwt_timeout *timeout, void *arg)
+{
+    atomic_store((atomic_bool *)arg, true);
+    see(timeout, NULL);
+}
+
+/* What is cancelled meanwhile is shown or not; what is not is shown once, and stays (C18). */
+WHEEL_TEST(visit, beside_cancellers)
+{
+    struct cancelling *c = calloc(1, sizeof *c);
+    hwt_config config;
+    pthread_t thread;
+    int64_t shown;
+
+    cr_assert_not_null(c);
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    cr_assert_eq(hwt_timer_create(&c->timer, &config), 0);
+    for (size_t i = 0; i < CANCELLED; i++)
+        cr_assert_eq(
+            hwt_new_timeout(c->timer, noop_task, &c->g[i], HWT_SEC(3000 + i % 7), &c->timeout[i]),
+            0);
+    cr_assert_eq(pthread_create(&thread, NULL, cancel_all, c), 0);
+    shown = hwt_timer_visit(c->timer, see_slowly, &c->begin);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert(shown >= CANCELLED / 2 && shown <= CANCELLED, "%" PRId64, shown);
+    for (size_t i = 1; i < CANCELLED; i += 2)
+        cr_assert_eq(c->g[i].shown, 1);
+    cr_assert_eq(hwt_timer_pending(c->timer), CANCELLED);
+    shown_ended = 0; /* they may be while they are shown */
+    cr_assert_eq(hwt_timer_visit(c->timer, see, NULL), CANCELLED);
+    cr_assert_eq(shown_ended, 0);
+    for (size_t i = 1; i < CANCELLED; i += 2) {
+        cr_assert(hwt_timeout_cancel(c->timeout[i]));
+        hwt_timeout_unref(c->timeout[i]);
+    }
+    cr_assert_eq(hwt_timer_pending(c->timer), CANCELLED / 2);
+    cr_assert_eq(hwt_timer_destroy(c->timer), 0);
+    free(c);
 }

@@ -176,6 +176,15 @@ static inline void oracle_remove_over(struct oracle *o, hwt_timeout *timeout)
     oracle_take_noticed(o);
 }
 
+/* As a canceller does: nobody tells the wheel. False: it is in no bucket. */
+static inline bool oracle_withdraw(struct oracle *o, hwt_timeout *timeout)
+{
+    if (!bucket_withdraw(timeout))
+        return false;
+    oracle_forget(o, timeout);
+    return true;
+}
+
 /* As a producer does: the word changes, and nobody tells the wheel. */
 static inline void oracle_move_later(struct oracle *o, hwt_timeout *timeout, uint64_t deadline)
 {

@@ -86,6 +86,15 @@ static inline void move_one(struct walk *w)
         oracle_move_earlier(o, timeout, min_u64(deadline - 1, random_deadline(w)));
 }
 
+/* Cancelled: in time, or just while it is moved. */
+static inline void remove_one(struct walk *w)
+{
+    hwt_timeout *timeout = random_live(w);
+
+    if (pick(w, 3) == 0 || !oracle_withdraw(&w->oracle, timeout))
+        oracle_remove_over(&w->oracle, timeout);
+}
+
 static inline void random_step(struct walk *w)
 {
     struct oracle *o = &w->oracle;
@@ -94,7 +103,7 @@ static inline void random_step(struct walk *w)
     if (what < 10 && o->count < WALK_MOST)
         oracle_insert(o, random_deadline(w));
     else if (what < 12 && o->count)
-        oracle_remove_over(o, random_live(w));
+        remove_one(w);
     else if (what < 13 && o->count)
         oracle_remove(o, random_live(w));
     else if (what < 16 && o->count)
