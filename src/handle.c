@@ -138,6 +138,8 @@ static bool take_out(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct lane *lane = lanes_here(&timer->lanes);
 
+    if (!lane_holds(timeout))
+        return bucket_withdraw(timeout);
     add_release(&lane->withheld, 1); /* it is pending all the time (G3) */
     if (lane_withdraw(timeout))
         return true;

@@ -8,6 +8,7 @@
 #include "filing.h"
 
 #define NEAR_TICKS 4
+#define FAR_TICKS  64
 
 /* From a lane: the first time that the worker sees it. */
 static void meet(hwt_timer *timer, hwt_timeout *timeout)
@@ -167,11 +168,29 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
     return quiet;
 }
 
+/*
+ * For the producers, what is far away: from time to time, because they read it with every
+ * submission.
+ */
+static void tell_far(hwt_timer *timer, uint64_t now)
+{
+    struct worker *w = &timer->worker;
+    uint64_t distance = FAR_TICKS * timer->tick_ns;
+
+    if (likely(now >= w->told_far && now - w->told_far < distance / 4))
+        return;
+    w->told_far = now;
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        lane_set_far(&timer->lanes.lane[i], deadline_after(now, distance));
+}
+
 bool intake(hwt_timer *timer, uint64_t horizon)
 {
     bool quiet = true;
 
     timer_check_acting(timer);
+    if (horizon < DEADLINE_NEVER)
+        tell_far(timer, horizon);
     for (unsigned i = 0; i < timer->lanes.count; i++)
         quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
     return quiet;

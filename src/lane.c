@@ -19,8 +19,12 @@ static size_t segments_for(size_t timeouts)
 
 static void lane_init(struct lane *lane, struct segment_store *store)
 {
-    lane->first = segment_create(store); /* one of those that there are */
-    store_relaxed(&lane->tail, lane->first->slot);
+    struct segment *far = segment_create(store, true); /* two of those that there are */
+
+    lane->first = segment_create(store, false);
+    segment_link(lane->first, far);
+    store_relaxed(&lane->tail[0], lane->first->slot);
+    store_relaxed(&lane->tail[1], far->slot);
     store_relaxed(&lane->earliest, UINT64_MAX);
     store_relaxed(&lane->moved, UINT64_MAX);
     lane->mail_earliest = UINT64_MAX;
@@ -34,7 +38,7 @@ int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve)
         lanes->count *= 2;
     lanes->memory = calloc(1, lanes->count * sizeof(struct lane) + CACHE_PAIR);
     if (!lanes->memory ||
-        segment_store_create(&lanes->store, lanes->count + segments_for(reserve)) != 0) {
+        segment_store_create(&lanes->store, 2 * lanes->count + segments_for(reserve)) != 0) {
         free(lanes->memory);
         lanes->memory = NULL;
         return -ENOMEM;
@@ -171,18 +175,23 @@ HOT lane_slot *slot_after(lane_slot *slot)
  * leaps ahead by ever larger steps, because what stands in the way stands together: the timeouts
  * of a thread that is not running just now.
  */
-HOT lane_slot *next_slot(struct lane *lane, unsigned probe)
+HOT lane_slot *next_slot(_Atomic(lane_slot *) *tail, unsigned probe)
 {
-    lane_slot *slot = load_relaxed(&lane->tail);
+    lane_slot *slot = load_acquire(tail); /* with the segment that it is in */
 
     if (unlikely(probe > STEPS)) {
         size_t step = (size_t)GROUP_SLOTS << (probe - STEPS - 1);
         size_t here = (size_t)(slot - segment_of(slot)->slot);
         slot = here + step < LANE_SLOTS ? slot + step : go_on_after(segment_of(slot));
     }
-    store_relaxed(&lane->tail, slot_after(slot));
+    store_release(tail, slot_after(slot));
     __builtin_prefetch((const void *)(slot + SLOTS_AHEAD), 1);
     return slot;
+}
+
+HOT _Atomic(lane_slot *) *tail_for(struct lane *lane, uint64_t deadline)
+{
+    return &lane->tail[deadline >= load_relaxed(&lane->far_from)];
 }
 
 /* In its slot: now the worker must hear of it, and it must not have been too late. */
@@ -198,10 +207,10 @@ HOT int publish(struct lane *lane, lane_slot *slot, uint64_t filled, uint64_t de
 }
 
 /* It has been filled, or NULL. */
-static lane_slot *probe(struct lane *lane, hwt_timeout *timeout, uint64_t *filled)
+static lane_slot *probe(_Atomic(lane_slot *) *tail, hwt_timeout *timeout, uint64_t *filled)
 {
     for (unsigned probe = 1; probe <= PROBES; probe++) {
-        lane_slot *slot = next_slot(lane, probe);
+        lane_slot *slot = next_slot(tail, probe);
         if ((*filled = try_slot(slot, timeout)) != 0)
             return slot;
     }
@@ -209,19 +218,20 @@ static lane_slot *probe(struct lane *lane, hwt_timeout *timeout, uint64_t *fille
 }
 
 /* The first slot was taken. NULL: no slot is empty, and there is no memory for more. */
-static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes, struct lane *lane,
+static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
+                                                      _Atomic(lane_slot *) *tail,
                                                       hwt_timeout *timeout, uint64_t *filled)
 {
-    lane_slot *slot = probe(lane, timeout, filled);
-    struct segment *segment = segment_of(load_relaxed(&lane->tail));
+    lane_slot *slot = probe(tail, timeout, filled);
+    struct segment *segment = segment_of(load_acquire(tail));
 
     for (unsigned tries = 0; !slot && tries < SEGMENT_TRIES; tries++) {
         segment = tries + 1 < SEGMENT_TRIES ? segment_with_room(&lanes->store, segment)
                                             : segment_add(&lanes->store, segment);
         if (!segment)
             return NULL;
-        store_relaxed(&lane->tail, segment->slot);
-        slot = probe(lane, timeout, filled);
+        store_release(tail, segment->slot);
+        slot = probe(tail, timeout, filled);
     }
     return slot;
 }
@@ -230,7 +240,7 @@ static __attribute__((noinline)) int submit_further(struct lanes *lanes, struct 
                                                     hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t filled;
-    lane_slot *slot = find_slot(lanes, lane, timeout, &filled);
+    lane_slot *slot = find_slot(lanes, tail_for(lane, deadline), timeout, &filled);
     int result;
 
     if (likely(slot != NULL))
@@ -244,7 +254,7 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
 {
     unsigned index = lanes_index_here(lanes);
     struct lane *lane = &lanes->lane[index];
-    lane_slot *slot = next_slot(lane, 0);
+    lane_slot *slot = next_slot(tail_for(lane, deadline), 0);
     uint64_t filled;
 
     timeout->stamp = ++submissions << STAMP_LANE_BITS | (index & ((1u << STAMP_LANE_BITS) - 1));
@@ -263,7 +273,7 @@ uint64_t lane_submit_again(struct lanes *lanes, hwt_timeout *timeout, uint64_t d
     struct lane *lane = lanes_here(lanes);
     struct segment *segment = lane->first;
     uint64_t filled, word;
-    lane_slot *slot = find_slot(lanes, lane, timeout, &filled);
+    lane_slot *slot = find_slot(lanes, tail_for(lane, deadline), timeout, &filled);
 
     if (likely(slot != NULL)) {
         segment = segment_of(slot);
@@ -431,13 +441,18 @@ static uint64_t look_through(struct segment *segment, unsigned group, uint64_t n
 {
     uint64_t left;
 
-    if (segment->looks[group] >= LOOKS)
+    if (!segment->far || segment->looks[group] >= LOOKS)
         near = DEADLINE_NEVER;
     left = sweep_group(segment, group, near, take, context);
     segment->looks[group] = left == UINT64_MAX ? 0 : (uint8_t)(segment->looks[group] + 1);
     if (left < UINT64_MAX)
         store_seq(&segment->fresh[group], 1); /* before it is told: the next sweep comes here */
     return left;
+}
+
+void lane_set_far(struct lane *lane, uint64_t deadline)
+{
+    store_relaxed(&lane->far_from, deadline);
 }
 
 void lane_sweep(struct lane *lane, struct segment *segment, uint64_t near, lane_take *take,

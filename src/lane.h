@@ -21,8 +21,10 @@
  * the slot.
  *
  * The worker looks through a segment when the earliest deadline submitted to it since the last
- * sweep comes up (lane_sweep), and takes what is due soon; what is not it leaves a few times, most
- * of it will have been cancelled by the next time. When the timer is stopped it takes all
+ * sweep comes up (lane_sweep). What is due soon and what is far away have segments of their own, so
+ * that what is near is taken, all of it, without a look at what is far. Of the far ones he takes
+ * what has come near, and leaves the others a few times: most will have been cancelled by the next
+ * time. When the timer is stopped it takes all
  * (lane_sweep_all). A flag per group of slots tells which groups hold any that it has left, or not
  * seen. What is cancelled before a sweep costs the worker nothing at all.
  *
@@ -40,12 +42,13 @@
 
 struct lane {
     /* written by the producers on this CPU at every submission */
-    alignas(CACHE_PAIR) _Atomic(lane_slot *) tail; /* the next one to try; a hint, may go astray */
+    alignas(CACHE_PAIR) _Atomic(lane_slot *) tail[2]; /* the next one to try, near and far: hints */
 
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
     alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* not above that of any of its segments */
+    _Atomic uint64_t far_from;                     /* deadlines from here on are far */
     _Atomic uint32_t closed;                       /* by stop, for good */
-    struct segment *first;                         /* never changes, as the first one's region */
+    struct segment *first;                         /* of the ring; never changes */
 
     /* written by the cancellers on this CPU, when they come too late to withdraw */
     alignas(CACHE_PAIR) ck_stack_t notices;
@@ -102,6 +105,13 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
  */
 uint64_t lane_submit_again(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
 
+/* As it stands: is it in the slot of a lane? */
+static inline bool lane_holds(const hwt_timeout *timeout)
+{
+    const lane_slot *slot = lane_slot_of_where(load_seq(&timeout->where));
+    return slot && packed_timeout(load_seq(slot)) == timeout;
+}
+
 /*
  * Takes it out of the slot that it was submitted to. False: it is not there any more, or not yet
  * again. In one order with filling (lane_submit_again): who finds it nowhere has changed the word
@@ -146,6 +156,8 @@ hwt_timeout *lane_take_spill(struct lane *lane);  /* a chain by `spilled` */
 hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);
 /* What lane_withdraw does, for the worker. */
 bool lane_take_back(hwt_timeout *timeout);
+/* What is due from this time on is far away: it mostly will be cancelled before. */
+void lane_set_far(struct lane *lane, uint64_t deadline);
 /*
  * After the segment's `earliest` was taken (C3). Takes what is due up to `near`, and what it has
  * left too often; tells lane and segment about what it leaves.

@@ -48,7 +48,7 @@ static char *take_region(struct segment_store *store)
     return map_region();
 }
 
-struct segment *segment_create(struct segment_store *store)
+struct segment *segment_create(struct segment_store *store, bool far)
 {
     char *region = take_region(store);
     struct segment *segment = region ? segment_in((uintptr_t)region) : NULL;
@@ -57,6 +57,7 @@ struct segment *segment_create(struct segment_store *store)
         return NULL;
     store_relaxed(&segment->earliest, UINT64_MAX);
     store_relaxed(&segment->next, segment);
+    segment->far = far;
     return segment;
 }
 
@@ -80,16 +81,21 @@ void segment_destroy_ring(const struct segment_store *store, struct segment *fir
 
 /* ---- more ---- */
 
-struct segment *segment_add(struct segment_store *store, struct segment *here)
+void segment_link(struct segment *here, struct segment *segment)
 {
-    struct segment *segment = segment_create(store), *next;
+    struct segment *next = segment_next(here);
 
-    if (!segment)
-        return NULL;
-    next = segment_next(here);
     do {
         store_relaxed(&segment->next, next);
     } while (!cas_seq(&here->next, &next, segment));
+}
+
+struct segment *segment_add(struct segment_store *store, struct segment *here)
+{
+    struct segment *segment = segment_create(store, here->far);
+
+    if (segment)
+        segment_link(here, segment);
     return segment;
 }
 
@@ -109,6 +115,8 @@ struct segment *segment_with_room(struct segment_store *store, struct segment *h
 
     do {
         segment = segment_next(segment);
+        if (segment->far != here->far)
+            continue;
         if (unlikely(load_relaxed(&segment->retired)))
             retired = segment;
         else if (sample(segment) < SAMPLES_TAKEN)
@@ -194,7 +202,7 @@ static bool has_few(const struct segment *here)
     unsigned taken = 0, in_use = 0;
 
     do {
-        if (!load_relaxed(&segment->retired)) {
+        if (segment->far == here->far && !load_relaxed(&segment->retired)) {
             taken += sample(segment);
             in_use++;
         }
@@ -203,14 +211,17 @@ static bool has_few(const struct segment *here)
     return in_use > 1 && taken * FEW_BELOW < in_use * SAMPLES;
 }
 
-/* The next one that is in use. */
+/* The next one that is in use, and as far. */
 static struct segment *past_retired(struct segment *here)
 {
     struct segment *next = segment_next(here);
 
-    while (next != here && load_relaxed(&next->retired)) {
+    for (; next != here; next = segment_next(next)) {
+        if (next->far != here->far)
+            continue;
+        if (!load_relaxed(&next->retired))
+            break;
         release_next_part(next);
-        next = segment_next(next);
     }
     return next;
 }

@@ -75,7 +75,8 @@ struct segment {
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
     alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* of what was left, or submitted since */
     _Atomic(struct segment *) next;                /* the ring; changes when another comes behind */
-    _Atomic uint32_t retired;                      /* producers go past it */
+    _Atomic uint8_t retired;                       /* producers go past it */
+    bool far;                                      /* never changes: for what is due much later */
 
     /* written by the worker, who takes timeouts out of the slots: how many, by group */
     alignas(CACHE_PAIR) _Atomic uint64_t taken[LANE_GROUPS];
@@ -131,7 +132,9 @@ int segment_store_create(struct segment_store *store, size_t count);
 void segment_store_destroy(struct segment_store *store);
 
 /* A new one, a ring of itself. NULL: no memory. */
-struct segment *segment_create(struct segment_store *store);
+struct segment *segment_create(struct segment_store *store, bool far);
+/* Into the ring of `here`, behind it. */
+void segment_link(struct segment *here, struct segment *segment);
 /* What of its ring does not come from the store is unmapped. By who destroys the lane. */
 void segment_destroy_ring(const struct segment_store *store, struct segment *first);
 
@@ -143,7 +146,7 @@ static inline struct segment *segment_next(const struct segment *segment)
     return load_seq(&segment->next);
 }
 
-/* A new one, linked in behind `here`. NULL: no memory. */
+/* Those that are as far as `here` alone: a new one, linked in behind it. NULL: no memory. */
 struct segment *segment_add(struct segment_store *store, struct segment *here);
 /* The next one with room, or one that was retired, or a new one. NULL: no memory. */
 struct segment *segment_with_room(struct segment_store *store, struct segment *here);

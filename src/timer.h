@@ -63,6 +63,7 @@ struct worker {
     uint64_t pass_limit, passed; /* see above, as the next three */
     uint64_t now, coarse, planned;
     uint64_t started;            /* never changes: when it was created */
+    uint64_t told_far;           /* when the lanes were last told what is far away */
     struct pool_return *returns; /* per lane */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
