@@ -73,8 +73,8 @@ static void open_flood(flood *f, hwt_wheel_kind wheel)
     qsort(f->address, VICTIMS, sizeof(f->address[0]), by_address);
     for (unsigned i = 0; i < FLOOD; i++)
         cr_assert_eq(hwt_new_timeout(f->rig.timer, flood_task, f, HWT_MSEC(50), &f->due[i]), 0);
-    /* Into the wheel: a victim that is still in its lane is withdrawn without the worker. */
     cr_assert_eq(rig_advance_by(&f->rig, HWT_MSEC(49)), 0);
+    cr_assert_neq(hwt_timer_next_deadline(f->rig.timer), 0); /* all of them go into the wheel */
 }
 
 WHEEL_TEST(memory, is_used_again_while_a_flood_is_on)
