@@ -22,7 +22,7 @@ static __attribute__((noinline)) void cancel_met(hwt_timer *timer, hwt_timeout *
     struct lane *lane = lanes_here(&timer->lanes);
 
     add_release(&lane->cancelled, 1);
-    if (likely(bucket_withdraw(timeout))) {
+    if (likely(bucket_withdraw(timeout)) || lane_withdraw_met(timeout)) {
         store_release(&timeout->withdrawn, 1);
         return;
     }
@@ -133,29 +133,15 @@ static bool may_put_again(const hwt_timer *timer)
     return likely(load_seq(&timer->phase) < PHASE_STOPPING && !load_seq(&timer->still));
 }
 
-/* Out of its slot, of a lane or of a bucket. */
-static bool take_out(hwt_timer *timer, hwt_timeout *timeout)
-{
-    struct lane *lane = lanes_here(&timer->lanes);
-
-    if (!lane_holds(timeout))
-        return bucket_withdraw(timeout);
-    add_release(&lane->withheld, 1); /* it is pending all the time (G3) */
-    if (lane_withdraw(timeout))
-        return true;
-    sub_relaxed(&lane->withheld, 1);
-    return bucket_withdraw(timeout);
-}
-
 /*
- * Nudged, by this caller: then who can take it out of its slot puts it into a lane anew, as if it
- * had been submitted now, and the worker need not be told. False: it is in no slot.
+ * Nudged, by this caller: then who can take it out of its bucket puts it into a lane, as if it had
+ * been submitted now, and the worker need not be told. False: it is in none.
  */
 static bool put_again(hwt_timer *timer, hwt_timeout *timeout)
 {
     uint64_t word;
 
-    if (!may_put_again(timer) || !take_out(timer, timeout))
+    if (!may_put_again(timer) || !bucket_withdraw(timeout))
         return false;
     timeout->place = PLACE_UNMET;
     word = load_acquire(&timeout->word);
@@ -166,8 +152,41 @@ static bool put_again(hwt_timer *timer, hwt_timeout *timeout)
         }
         lane_tell_moved(lanes_here(&timer->lanes), word_deadline(word));
     } while (!timeout_take_nudge(timeout, &word));
-    park_wake_for(&timer->park, lane_submit_again(&timer->lanes, timeout, word_deadline(word)));
+    park_wake_for(&timer->park, lane_submit_met(&timer->lanes, timeout, word_deadline(word)));
     return true;
+}
+
+/* The worker has met it. */
+static bool move_met(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline)
+{
+    enum move_win win = timeout_move(timeout, deadline);
+
+    if (win == MOVE_NUDGE && !put_again(timer, timeout))
+        nudge(timer, timeout);
+    else if (win == MOVE_COMPARE)
+        timer_tell_moved(timer, lanes_here(&timer->lanes), deadline);
+    return win != MOVE_LOST;
+}
+
+/*
+ * In the slot of a lane it can stay: whoever takes it out looks at its deadline then. It is told
+ * before it is moved, because others may move it later, but still earlier than it was, without
+ * telling anybody (C15).
+ */
+static bool move_unmet(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline)
+{
+    enum move_win win;
+
+    lane_tell_moved(lanes_here(&timer->lanes), deadline);
+    win = timeout_move_unmet(timeout, deadline);
+    if (win == MOVE_DONE && !lane_move(timeout, deadline) && timeout_nudge(timeout) &&
+        !put_again(timer, timeout))
+        nudge(timer, timeout);
+    if (win == MOVE_COMPARE) /* by somebody who found it in no slot */
+        lane_tell_moved(lanes_here(&timer->lanes), deadline);
+    if (win != MOVE_LOST)
+        park_wake_for(&timer->park, deadline);
+    return win != MOVE_LOST;
 }
 
 /*
@@ -177,16 +196,13 @@ static bool put_again(hwt_timer *timer, hwt_timeout *timeout)
 static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64_t deadline)
 {
     hwt_timer *timer = timeout->timer;
-    enum move_win win;
+    bool moved;
 
     timer_sign_in(timer);
-    win = timeout_move(timeout, deadline);
-    if (win == MOVE_NUDGE && !put_again(timer, timeout))
-        nudge(timer, timeout);
-    else if (win == MOVE_COMPARE)
-        timer_tell_moved(timer, lanes_here(&timer->lanes), deadline);
+    moved = lane_holds(timeout) ? move_unmet(timer, timeout, deadline)
+                                : move_met(timer, timeout, deadline);
     timer_sign_out(timer);
-    return win != MOVE_LOST;
+    return moved;
 }
 
 /* Later, and no nudge on its way: one compare-and-swap, and nothing of the timer is touched. */

@@ -19,13 +19,14 @@ static size_t segments_for(size_t timeouts)
 
 static void lane_init(struct lane *lane, struct segment_store *store)
 {
-    struct segment *far = segment_create(store, true); /* two of those that there are */
+    struct segment *far = segment_create(store, lane, true); /* two of those that there are */
 
-    lane->first = segment_create(store, false);
+    lane->first = segment_create(store, lane, false);
     segment_link(lane->first, far);
     store_relaxed(&lane->tail[0], lane->first->slot);
     store_relaxed(&lane->tail[1], far->slot);
     store_relaxed(&lane->earliest, UINT64_MAX);
+    store_relaxed(&lane->far_from, UINT64_MAX);
     store_relaxed(&lane->moved, UINT64_MAX);
     lane->mail_earliest = UINT64_MAX;
     ck_stack_init(&lane->notices);
@@ -107,21 +108,24 @@ static int submit_to_spill(struct lane *lane, hwt_timeout *timeout)
     return result;
 }
 
-/* Fills an empty slot; what it holds then, or 0: it was not empty. */
-HOT uint64_t try_slot(lane_slot *slot, hwt_timeout *timeout)
+/* Fills an empty slot; what it holds then, or 0: it was not empty. `met`: SLOT_MET, or 0. */
+HOT uint64_t try_slot(lane_slot *slot, hwt_timeout *timeout, uint64_t met)
 {
     uint64_t empty = load_relaxed(slot), filled;
 
     if (packed_timeout(empty))
         return 0;
-    if (unlikely(packed_bits(empty) == (UINT64_C(1) << PACKED_BITS) - 1)) {
+    if (unlikely(slot_count(empty) == (UINT64_C(1) << SLOT_COUNT_BITS) - 1)) {
         if (!cas_acq_rel(slot, &empty, 0))
             return 0;
-        add_relaxed(&segment_of(slot)->carried, packed_bits(empty));
+        add_relaxed(&segment_of(slot)->carried, slot_count(empty));
         empty = 0;
     }
-    store_relaxed(&timeout->where, where_of_lane_slot(slot));
-    filled = empty | (uint64_t)(uintptr_t)timeout;
+    if (unlikely(met)) /* in one order with those who look for it (lane_withdraw_met) */
+        store_seq(&timeout->where, where_of_lane_slot(slot));
+    else
+        store_relaxed(&timeout->where, where_of_lane_slot(slot));
+    filled = empty | (uint64_t)(uintptr_t)timeout | met;
     /* publishes the timeout to whoever empties the slot; seq_cst for C2 to C4 */
     return cas_seq(slot, &empty, filled) ? filled : 0;
 }
@@ -207,11 +211,12 @@ HOT int publish(struct lane *lane, lane_slot *slot, uint64_t filled, uint64_t de
 }
 
 /* It has been filled, or NULL. */
-static lane_slot *probe(_Atomic(lane_slot *) *tail, hwt_timeout *timeout, uint64_t *filled)
+static lane_slot *probe(_Atomic(lane_slot *) *tail, hwt_timeout *timeout, uint64_t met,
+                        uint64_t *filled)
 {
     for (unsigned probe = 1; probe <= PROBES; probe++) {
         lane_slot *slot = next_slot(tail, probe);
-        if ((*filled = try_slot(slot, timeout)) != 0)
+        if ((*filled = try_slot(slot, timeout, met)) != 0)
             return slot;
     }
     return NULL;
@@ -220,9 +225,10 @@ static lane_slot *probe(_Atomic(lane_slot *) *tail, hwt_timeout *timeout, uint64
 /* The first slot was taken. NULL: no slot is empty, and there is no memory for more. */
 static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
                                                       _Atomic(lane_slot *) *tail,
-                                                      hwt_timeout *timeout, uint64_t *filled)
+                                                      hwt_timeout *timeout, uint64_t met,
+                                                      uint64_t *filled)
 {
-    lane_slot *slot = probe(tail, timeout, filled);
+    lane_slot *slot = probe(tail, timeout, met, filled);
     struct segment *segment = segment_of(load_acquire(tail));
 
     for (unsigned tries = 0; !slot && tries < SEGMENT_TRIES; tries++) {
@@ -231,7 +237,7 @@ static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
         if (!segment)
             return NULL;
         store_release(tail, segment->slot);
-        slot = probe(tail, timeout, filled);
+        slot = probe(tail, timeout, met, filled);
     }
     return slot;
 }
@@ -240,7 +246,7 @@ static __attribute__((noinline)) int submit_further(struct lanes *lanes, struct 
                                                     hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t filled;
-    lane_slot *slot = find_slot(lanes, tail_for(lane, deadline), timeout, &filled);
+    lane_slot *slot = find_slot(lanes, tail_for(lane, deadline), timeout, 0, &filled);
     int result;
 
     if (likely(slot != NULL))
@@ -258,7 +264,7 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
     uint64_t filled;
 
     timeout->stamp = ++submissions << STAMP_LANE_BITS | (index & ((1u << STAMP_LANE_BITS) - 1));
-    filled = try_slot(slot, timeout);
+    filled = try_slot(slot, timeout, 0);
     if (unlikely(!filled))
         return submit_further(lanes, lane, timeout, deadline);
     return publish(lane, slot, filled, deadline);
@@ -268,25 +274,39 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
  * Whoever ends or moves it meanwhile finds it in no slot, and leaves a notice; or he has changed
  * the word before that is read here. Then the worker shall look at it soon: it may be marked.
  */
-uint64_t lane_submit_again(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
+uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
 {
     struct lane *lane = lanes_here(lanes);
     struct segment *segment = lane->first;
     uint64_t filled, word;
-    lane_slot *slot = find_slot(lanes, tail_for(lane, deadline), timeout, &filled);
+    lane_slot *slot = find_slot(lanes, tail_for(lane, deadline), timeout, SLOT_MET, &filled);
 
     if (likely(slot != NULL)) {
         segment = segment_of(slot);
         mark_fresh(segment, slot);
     } else {
-        push_spill(lane, timeout);
-        add_release(&lane->spilled, 1);
+        push_spill(lane, timeout); /* not counted: it was, when it came the first time */
     }
-    add_release(&lane->again, 1); /* after it is counted as scheduled once more */
     word = load_seq(&timeout->word);
     deadline = word_code(word) == WORD_CANCELLED ? 0 : min_u64(deadline, word_deadline(word));
     announce(lane, segment, deadline);
     return deadline;
+}
+
+/*
+ * The slot is changed to what it holds: that comes before it is emptied, or finds that it was. Who
+ * empties it afterwards sees the new deadline.
+ */
+bool lane_move(const hwt_timeout *timeout, uint64_t deadline)
+{
+    lane_slot *slot = lane_slot_of_where(load_seq(&timeout->where));
+    uint64_t held = slot ? load_relaxed(slot) : 0;
+
+    if (!slot || packed_timeout(held) != timeout || !cas_seq(slot, &held, held))
+        return false;
+    mark_fresh(segment_of(slot), slot);
+    announce(segment_of(slot)->lane, segment_of(slot), deadline);
+    return true;
 }
 
 void lane_notify(struct lane *lane, hwt_timeout *timeout)
@@ -353,6 +373,8 @@ static bool take_slot(struct segment *segment, uint32_t index, uint64_t *held)
     _Atomic uint64_t *slot = &segment->slot[index], *count = &segment->taken[index / GROUP_SLOTS];
     uint64_t taken = load_relaxed(count), emptied = slot_emptied(*held);
 
+    if (unlikely(*held & SLOT_MET)) /* counted when it was taken the first time */
+        return cas_seq(slot, held, emptied);
     if (!cas_seq(slot, held, slot_being_taken(emptied, taken)))
         return false;
     store_release(count, taken + 1);
@@ -506,16 +528,11 @@ bool lane_sweep_all(struct lane *lane, lane_take *take, void *context)
 
 /* ---- counting ---- */
 
-/*
- * One that is put into another slot is counted in both for a moment, never in none: `again` is read
- * before the slots, and raised after one was filled; `withheld` after them, and raised before one
- * is emptied.
- */
 struct lane_tally lane_count(const struct lane *lane)
 {
-    uint64_t again = load_acquire(&lane->again), refused;
-    struct segment_tally sum = {0};
     const struct segment *segment = lane->first;
+    struct segment_tally sum = {0};
+    uint64_t refused;
 
     do {
         segment_count(segment, &sum);
@@ -523,8 +540,8 @@ struct lane_tally lane_count(const struct lane *lane)
     } while (segment != lane->first);
     refused = load_acquire(&lane->refused);
     return (struct lane_tally){
-        .scheduled = sum.emptied + sum.held + load_acquire(&lane->spilled) - refused - again,
-        .withdrawn = sum.emptied - sum.taken - refused - load_acquire(&lane->withheld),
+        .scheduled = sum.emptied + sum.held + load_acquire(&lane->spilled) - refused,
+        .withdrawn = sum.emptied - sum.taken - refused,
     };
 }
 

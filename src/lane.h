@@ -63,8 +63,6 @@ struct lane {
     _Atomic uint64_t spilled;  /* submitted to the spill without having been in a slot */
     _Atomic uint32_t spilling; /* producers that are about to, or have just done so */
     _Atomic uint64_t refused;  /* emptied by their own submitter, because the lane was closed */
-    _Atomic uint64_t withheld; /* emptied to be put elsewhere: not withdrawn ... */
-    _Atomic uint64_t again;    /* ... and put there: not scheduled once more */
     _Atomic uint64_t rejected; /* refused at max_pending or by the executor */
     _Atomic uint64_t runs;     /* on an executor's threads */
     _Atomic uint64_t expired;  /* on an executor's threads */
@@ -99,11 +97,11 @@ static inline struct lane *lanes_here(const struct lanes *lanes)
  */
 int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
 /*
- * Puts one that was taken out of its slot, or of a bucket's, into a slot anew, pending; by a guest,
- * for whom stop waits, so closed or not. Then compares as after lane_submit, with the deadline that
- * this returns: others may have moved it meanwhile.
+ * Puts one that the mover has taken out of its bucket into a slot, pending; by a guest, for whom
+ * stop waits, so closed or not. Then compares as after lane_submit, with the deadline that this
+ * returns: others may have moved it meanwhile.
  */
-uint64_t lane_submit_again(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
+uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
 
 /* As it stands: is it in the slot of a lane? */
 static inline bool lane_holds(const hwt_timeout *timeout)
@@ -113,16 +111,33 @@ static inline bool lane_holds(const hwt_timeout *timeout)
 }
 
 /*
- * Takes it out of the slot that it was submitted to. False: it is not there any more, or not yet
- * again. In one order with filling (lane_submit_again): who finds it nowhere has changed the word
- * before whoever holds it looks at that.
+ * Its deadline was moved earlier: tells the segment that it is in. False: it has left the slot, and
+ * who took it out may not have seen the new deadline.
  */
+bool lane_move(const hwt_timeout *timeout, uint64_t deadline);
+
+/* Takes it out of the slot that it was submitted to. False: it is not there any more. */
 static inline bool lane_withdraw(const hwt_timeout *timeout)
+{
+    lane_slot *slot = lane_slot_of_where(load_relaxed(&timeout->where));
+    uint64_t held;
+
+    if (unlikely(!slot))
+        return false;
+    held = load_relaxed(slot);
+    return likely(!(held & SLOT_MET)) && packed_timeout(held) == timeout &&
+           cas_acq_rel(slot, &held, slot_emptied(held));
+}
+/*
+ * The same for one that the worker had met, and that was put into a slot again. In one order with
+ * that: who finds it nowhere has changed the word before whoever holds it looks at it once more.
+ */
+static inline bool lane_withdraw_met(const hwt_timeout *timeout)
 {
     lane_slot *slot = lane_slot_of_where(load_seq(&timeout->where));
     uint64_t held;
 
-    if (unlikely(!slot))
+    if (!slot)
         return false;
     held = load_seq(slot);
     return packed_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));

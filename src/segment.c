@@ -48,7 +48,7 @@ static char *take_region(struct segment_store *store)
     return map_region();
 }
 
-struct segment *segment_create(struct segment_store *store, bool far)
+struct segment *segment_create(struct segment_store *store, struct lane *lane, bool far)
 {
     char *region = take_region(store);
     struct segment *segment = region ? segment_in((uintptr_t)region) : NULL;
@@ -57,6 +57,7 @@ struct segment *segment_create(struct segment_store *store, bool far)
         return NULL;
     store_relaxed(&segment->earliest, UINT64_MAX);
     store_relaxed(&segment->next, segment);
+    segment->lane = lane;
     segment->far = far;
     return segment;
 }
@@ -92,7 +93,7 @@ void segment_link(struct segment *here, struct segment *segment)
 
 struct segment *segment_add(struct segment_store *store, struct segment *here)
 {
-    struct segment *segment = segment_create(store, here->far);
+    struct segment *segment = segment_create(store, here->lane, here->far);
 
     if (segment)
         segment_link(here, segment);
@@ -141,7 +142,7 @@ static bool close_slots(lane_slot *slot, unsigned *done, uint64_t *counts)
         uint64_t empty = load_relaxed(slot);
         if (packed_timeout(empty) || !cas_acq_rel(slot, &empty, empty | SLOT_CLOSED))
             return false;
-        *counts += packed_bits(empty);
+        *counts += slot_count(empty);
     }
     return true;
 }
@@ -247,8 +248,8 @@ static bool count_group_once(const struct segment *segment, uint32_t group,
     *tally = (struct segment_tally){.taken = taken};
     for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
         uint64_t slot = load_acquire(&segment->slot[group * GROUP_SLOTS + i]);
-        tally->emptied += packed_bits(slot);
-        tally->held += slot_is_held(slot);
+        tally->emptied += slot_count(slot);
+        tally->held += slot_is_held(slot) && !(slot & SLOT_MET);
         tally->taken += slot_is_beyond(slot, taken);
     }
     return load_acquire(&segment->taken[group]) == taken;

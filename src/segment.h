@@ -22,10 +22,21 @@
 /*
  * A slot holds the packed address of a timeout, or 0, and with it a count of how often the slot was
  * emptied, which also keeps a late compare-and-swap from mistaking one filling for another.
+ *
+ * One that the worker has met already may come back to a lane, when it is moved earlier. It was
+ * counted when it left its first slot: it is marked, and neither filling nor emptying counts.
  */
+#define SLOT_MET        (UINT64_C(1) << 63)
+#define SLOT_COUNT_BITS (PACKED_BITS - 1)
+
+static inline uint64_t slot_count(uint64_t slot)
+{
+    return packed_bits(slot & ~SLOT_MET);
+}
+
 static inline uint64_t slot_emptied(uint64_t slot)
 {
-    return packed_make(NULL, packed_bits(slot) + 1);
+    return packed_make(NULL, slot_count(slot) + !(slot & SLOT_MET));
 }
 
 typedef _Atomic uint64_t lane_slot;
@@ -77,6 +88,7 @@ struct segment {
     _Atomic(struct segment *) next;                /* the ring; changes when another comes behind */
     _Atomic uint8_t retired;                       /* producers go past it */
     bool far;                                      /* never changes: for what is due much later */
+    struct lane *lane;                             /* never changes: whose it is */
 
     /* written by the worker, who takes timeouts out of the slots: how many, by group */
     alignas(CACHE_PAIR) _Atomic uint64_t taken[LANE_GROUPS];
@@ -132,7 +144,7 @@ int segment_store_create(struct segment_store *store, size_t count);
 void segment_store_destroy(struct segment_store *store);
 
 /* A new one, a ring of itself. NULL: no memory. */
-struct segment *segment_create(struct segment_store *store, bool far);
+struct segment *segment_create(struct segment_store *store, struct lane *lane, bool far);
 /* Into the ring of `here`, behind it. */
 void segment_link(struct segment *here, struct segment *segment);
 /* What of its ring does not come from the store is unmapped. By who destroys the lane. */

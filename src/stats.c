@@ -33,21 +33,14 @@ static void add_lane(hwt_stats *stats, const struct lane *lane)
 /* What keeps the balance: scheduled, expired, cancelled, unprocessed, pending. */
 static void count_ledger(const hwt_timer *timer, hwt_stats *stats)
 {
-    int64_t pending, withdrawn;
+    uint64_t ended;
 
     stats->expired = load_acquire(&timer->worker.count.expired);
     stats->unprocessed = load_acquire(&timer->worker.count.unprocessed);
     for (unsigned i = 0; i < timer->lanes.count; i++)
         add_lane(stats, &timer->lanes.lane[i]);
-    /* modulo 2^64: what is being put into another slot may be missing among the withdrawn */
-    pending =
-        (int64_t)(stats->scheduled - stats->expired - stats->cancelled - stats->unprocessed);
-    stats->pending = pending > 0 ? (uint64_t)pending : 0;
-    withdrawn = (int64_t)stats->withdrawn;
-    if (unlikely(withdrawn < 0)) {
-        stats->cancelled -= stats->withdrawn;
-        stats->withdrawn = 0;
-    }
+    ended = stats->expired + stats->cancelled + stats->unprocessed;
+    stats->pending = stats->scheduled > ended ? stats->scheduled - ended : 0;
     if (timer->max_pending) /* a sum taken while others schedule may be a little off */
         stats->pending = min_u64(stats->pending, timer->max_pending);
 }

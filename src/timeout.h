@@ -296,6 +296,30 @@ static inline enum move_win timeout_move(hwt_timeout *timeout, uint64_t deadline
     }
 }
 
+/* In the slot of a lane: pending it stays. MOVE_LOST, MOVE_COMPARE, or MOVE_DONE: earlier or later */
+static inline enum move_win timeout_move_unmet(hwt_timeout *timeout, uint64_t deadline)
+{
+    uint64_t word = load_acquire(&timeout->word);
+
+    while (word_code(word) <= WORD_NUDGED) {
+        enum move_win win = word_code(word) == WORD_NUDGED ? MOVE_COMPARE : MOVE_DONE;
+        if (likely(cas_seq(&timeout->word, &word, word_make(deadline, word_code(word)))))
+            return win;
+    }
+    return MOVE_LOST;
+}
+/* It has left the slot meanwhile. True: the caller owes a nudge. */
+static inline bool timeout_nudge(hwt_timeout *timeout)
+{
+    uint64_t word = load_acquire(&timeout->word);
+
+    while (word_code(word) == WORD_PENDING) {
+        if (cas_seq(&timeout->word, &word, word_make(word_deadline(word), WORD_NUDGED)))
+            return true;
+    }
+    return false;
+}
+
 /* ---- the worker (or whoever acts as the worker) ---- */
 enum claim {
     CLAIM_WON,   /* the word is RUNNING (or DISPATCHED) now */

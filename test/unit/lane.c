@@ -15,7 +15,7 @@
 #include "support.h"
 
 #define NODE_SEGMENTS 4
-#define COUNT_MAX ((UINT64_C(1) << PACKED_BITS) - 1)
+#define COUNT_MAX ((UINT64_C(1) << SLOT_COUNT_BITS) - 1)
 
 static struct lanes lanes;
 static struct lane *lane; /* the only one of `lanes` */
@@ -95,7 +95,7 @@ static size_t segments(void)
     size_t count = 1;
 
     for (struct segment *s = segment_next(lane->first); s != lane->first; s = segment_next(s))
-        count++;
+        count += s->far == lane->first->far;
     return count;
 }
 
@@ -208,7 +208,7 @@ Test(lane, the_next_in_the_same_slot)
 {
     submit(0);
     cr_assert(lane_withdraw(&node[0]));
-    store_relaxed(&lane->tail, lane->first->slot);
+    store_relaxed(&lane->tail[0], lane->first->slot);
     submit(1);
     cr_assert_not_null(slot_of(&node[0]));
     cr_assert_eq(slot_of(&node[0]), slot_of(&node[1]));
@@ -266,7 +266,7 @@ Test(lane, every_sweep_finds_what_came_since)
 
     for (unsigned round = 0; round < 200; round++) {
         size_t from = next, count = (size_t)test_random_below(&random, 100);
-        store_relaxed(&lane->tail, lane->first->slot + test_random_below(&random, LANE_SLOTS));
+        store_relaxed(&lane->tail[0], lane->first->slot + test_random_below(&random, LANE_SLOTS));
         submit_range(from, from + count);
         next += count;
         cr_assert_eq(sweep(), count);
@@ -407,6 +407,7 @@ Test(lane, long_lived_ones_in_the_way)
 /* What is not due soon stays where it can be withdrawn, and is known: it comes up in its time. */
 Test(lane, a_sweep_leaves_what_is_not_due_soon)
 {
+    lane_set_far(lane, 0);
     for (size_t i = 0; i < 1000; i++)
         submit_at(i, 1000 * (i + 1));
     taken_count = 0;
@@ -421,9 +422,24 @@ Test(lane, a_sweep_leaves_what_is_not_due_soon)
     check_tally(1000, 450);
 }
 
+/* What is near is taken whatever it is; it stands in segments of its own. */
+Test(lane, near_and_far)
+{
+    lane_set_far(lane, 5000);
+    for (size_t i = 0; i < 10; i++)
+        submit_at(i, 1000 * (i + 1));
+    cr_assert_eq(segment_of(slot_of(&node[3])), lane->first);
+    cr_assert(segment_of(slot_of(&node[4]))->far);
+    taken_count = 0;
+    sweep_up_to(1000);
+    cr_assert_eq(taken_count, 4);
+    cr_assert_eq(load_relaxed(&lane->earliest), 5000);
+}
+
 /* But not for ever: it would be looked at in each sweep. */
 Test(lane, what_was_left_a_few_times_is_taken)
 {
+    lane_set_far(lane, 0);
     submit_at(0, 1000000);
     for (unsigned i = 0; i < LOOKS; i++) {
         submit_at(i + 1, 1);
@@ -449,31 +465,63 @@ Test(lane, a_lane_says_again_what_was_not_swept)
     cr_assert_lt(load_relaxed(&lane->earliest), 1000 + node_count);
 }
 
-/* ---- put elsewhere ---- */
+/* ---- moved earlier ---- */
 
-/* G3: it is scheduled once and withdrawn never, wherever it is put. */
-Test(lane, one_that_is_put_again)
+/* In its slot it stays; the lane says so, and a sweep finds it. */
+Test(lane, one_that_is_moved_in_its_slot)
 {
-    submit(0);
-    submit(1);
-    add_release(&lane->withheld, 1);
-    cr_assert(lane_withdraw(&node[0]));
-    check_tally(2, 0);
+    lane_slot *slot;
+
+    lane_set_far(lane, 0);
+    submit_at(0, 1000000);
+    sweep_up_to(1);
+    slot = slot_of(&node[0]);
     store_relaxed(&node[0].word, word_make(7, WORD_PENDING));
-    cr_assert_eq(lane_submit_again(&lanes, &node[0], 7), 7);
+    cr_assert(lane_move(&node[0], 7));
+    cr_assert_eq(load_relaxed(&lane->earliest), 7);
+    cr_assert_eq(slot_of(&node[0]), slot);
+    check_tally(1, 0);
+    taken_count = 0;
+    sweep_up_to(7);
+    cr_assert_eq(taken_count, 1);
+    cr_assert_not(lane_move(&node[0], 5), "it has left it");
+}
+
+static void make_met(size_t i)
+{
+    submit(i);
+    cr_assert_eq(sweep(), 1);
+}
+
+/* G3: it is scheduled once, and withdrawn never, by whomever it is taken out. */
+Test(lane, one_that_comes_back)
+{
+    for (size_t i = 0; i < 2; i++)
+        make_met(i);
+    for (size_t i = 0; i < 2; i++) {
+        store_relaxed(&node[i].word, word_make(7, WORD_PENDING));
+        cr_assert_eq(lane_submit_met(&lanes, &node[i], 7), 7);
+    }
     check_tally(2, 0);
     cr_assert_eq(load_relaxed(&lane->earliest), 7);
-    cr_assert_eq(sweep(), 2);
+    cr_assert(lane_holds_any(lane));
+    cr_assert_not(lane_withdraw(&node[0]), "that is counted otherwise");
+    cr_assert(lane_withdraw_met(&node[0]));
+    cr_assert_not(lane_withdraw_met(&node[0]));
+    check_tally(2, 0);
+    cr_assert_eq(sweep(), 1);
+    check_tally(2, 0);
+    cr_assert_not(lane_holds_any(lane));
 }
 
 /* Ended or moved meanwhile by somebody who found it in no slot: that is told, too. */
-Test(lane, one_that_is_put_again_and_changed_meanwhile)
+Test(lane, one_that_comes_back_and_was_changed_meanwhile)
 {
     store_relaxed(&node[0].word, word_make(5, WORD_NUDGED));
-    cr_assert_eq(lane_submit_again(&lanes, &node[0], 7), 5);
+    cr_assert_eq(lane_submit_met(&lanes, &node[0], 7), 5);
     cr_assert_eq(load_relaxed(&lane->earliest), 5);
     store_relaxed(&node[1].word, word_make(7, WORD_CANCELLED));
-    cr_assert_eq(lane_submit_again(&lanes, &node[1], 7), 0, "the worker shall meet it soon");
+    cr_assert_eq(lane_submit_met(&lanes, &node[1], 7), 0, "the worker shall meet it soon");
     cr_assert_eq(load_relaxed(&lane->earliest), 0);
 }
 
@@ -482,7 +530,7 @@ Test(lane, one_that_is_put_again_and_changed_meanwhile)
 /* One slot at the end of its count; what it had is carried over and nothing is counted twice. */
 static void fill_and_empty(size_t i, bool by_withdrawing)
 {
-    store_relaxed(&lane->tail, lane->first->slot + 5);
+    store_relaxed(&lane->tail[0], lane->first->slot + 5);
     submit(i);
     cr_assert_eq(slot_of(&node[i]), lane->first->slot + 5);
     if (by_withdrawing)
@@ -502,7 +550,7 @@ static void count_over_the_carry(bool by_withdrawing)
         check_tally(preset + i, by_withdrawing ? preset + i : 0);
     }
     cr_assert_eq(load_relaxed(&lane->first->carried), COUNT_MAX);
-    cr_assert_eq(packed_bits(load_relaxed(&lane->first->slot[5])), 5);
+    cr_assert_eq(slot_count(load_relaxed(&lane->first->slot[5])), 5);
 }
 
 Test(lane, the_count_of_a_slot_is_carried_when_withdrawn)

@@ -89,7 +89,7 @@ Test(lane_count, beside_a_producer)
 
     cr_assert(other);
     store_seq(slot, slot_being_taken(slot_emptied(held), 0));
-    store_relaxed(&lane->tail, lane->first->slot + 5);
+    store_relaxed(&lane->tail[0], lane->first->slot + 5);
     cr_assert_eq(lane_submit(&lanes, other, 1000), 0);
     cr_assert_neq(slot_of(other), 5);
     cr_assert_eq(lane_count(lane).scheduled, MANY + 1);
