@@ -43,7 +43,7 @@ int __wrap_platform_timerfd_set(int fd, uint64_t deadline_ns)
 
 /* ---- what is done with the handle ---- */
 static hwt_timeout *timeout;
-static hwt_timeout *many[NOTICES_PER_WAKE];
+static hwt_timeout *many[NOTICES_PER_WAKE - 1];
 
 static void nothing(hwt_timeout *ended, void *arg)
 {
@@ -61,9 +61,10 @@ static void *move_earlier(void *arg)
 /* So many notices ask for the worker: the last of them sets the descriptor. */
 static void *cancel_many(void *arg)
 {
+    for (unsigned i = 0; i < NOTICES_PER_WAKE - 1; i++)
+        STRESS_CHECK(hwt_timeout_reschedule(many[i], FAR + FAR / 2), "it is pending");
     preempted = true;
-    for (unsigned i = 0; i < NOTICES_PER_WAKE; i++)
-        STRESS_CHECK(hwt_timeout_cancel(many[i]), "it is pending");
+    STRESS_CHECK(hwt_timeout_cancel(timeout), "it is pending");
     return arg;
 }
 
@@ -86,12 +87,13 @@ static void *run_job(void *arg)
 }
 
 /* ---- one round ---- */
-static void open_timer(bool executor)
+static void open_timer(bool executor, uint64_t tick_ns)
 {
     hwt_config config;
 
     hwt_config_init(&config);
     config.drive = HWT_DRIVE_CALLER;
+    config.tick_ns = tick_ns;
     config.execute = executor ? keep_job : NULL;
     STRESS_OK(hwt_timer_create(&timer, &config));
     STRESS_CHECK(hwt_timer_fd(timer) >= 0, "no descriptor");
@@ -128,7 +130,7 @@ static void destroy_meanwhile(void *(*body)(void *), const char *what)
 
 static void play_nudge(void)
 {
-    open_timer(false);
+    open_timer(false, 0);
     STRESS_OK(hwt_new_timeout(timer, nothing, NULL, FAR, &timeout));
     STRESS_CHECK(hwt_timer_advance(timer) == 0, "nothing is due");
     destroy_meanwhile(move_earlier, "a nudge");
@@ -138,7 +140,7 @@ static void play_nudge(void)
 /* Its nudge is queued already: this mover only compares. */
 static void play_compare(void)
 {
-    open_timer(false);
+    open_timer(false, 0);
     STRESS_OK(hwt_new_timeout(timer, nothing, NULL, FAR, &timeout));
     STRESS_CHECK(hwt_timer_advance(timer) == 0, "nothing is due");
     STRESS_CHECK(hwt_timeout_reschedule(timeout, FAR / 2), "it is pending");
@@ -146,23 +148,30 @@ static void play_compare(void)
     hwt_timeout_unref(timeout);
 }
 
-/* A cancellation queues one notice in the lane of the CPU that it runs on: only one, to count. */
+/*
+ * The one that is cancelled is of the tick that is on, and lies in the agenda's front, where it
+ * cannot be withdrawn. Notices go to the lane of the CPU that they are queued on: only one, to
+ * count.
+ */
 static void play_cancel(void)
 {
-    open_timer(false);
-    for (unsigned i = 0; i < NOTICES_PER_WAKE; i++)
-        STRESS_OK(hwt_new_timeout(timer, nothing, NULL, FAR, &many[i]));
-    STRESS_CHECK(hwt_timer_next_deadline(timer) != UINT64_MAX, "they are pending");
+    open_timer(false, 200 * HWT_SEC(86400));
+    for (unsigned i = 0; i < NOTICES_PER_WAKE - 1; i++)
+        STRESS_OK(hwt_new_timeout(timer, nothing, NULL, 2 * FAR, &many[i]));
+    STRESS_OK(hwt_new_timeout(timer, nothing, NULL, FAR, &timeout));
+    STRESS_OK(hwt_new_timeout(timer, nothing, NULL, 0, NULL));
+    STRESS_CHECK(hwt_timer_advance(timer) == 1, "one is due");
     destroy_meanwhile(cancel_many, "the last notice");
-    for (unsigned i = 0; i < NOTICES_PER_WAKE; i++)
+    for (unsigned i = 0; i < NOTICES_PER_WAKE - 1; i++)
         hwt_timeout_unref(many[i]);
+    hwt_timeout_unref(timeout);
 }
 
 static void play_report(void)
 {
     hwt_spec spec;
 
-    open_timer(true);
+    open_timer(true, 0);
     hwt_spec_init(&spec);
     spec.task = nothing;
     spec.period_ns = FAR / 2;
