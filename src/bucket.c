@@ -471,6 +471,17 @@ void bucket_prefetch_timeouts(const struct bucket *bucket)
     }
 }
 
+void bucket_prefetch_arguments(struct bucket *bucket)
+{
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        uint64_t packed = slot_empty(&bucket->slot[i]);
+        if (!packed)
+            continue;
+        __builtin_prefetch(packed_timeout(packed)->arg, 1);
+        store_release(&bucket->slot[i], packed);
+    }
+}
+
 /* S3: only what would be the earliest needs a second look at its slot. */
 static void scan_slots(struct sighting *best, _Atomic uint64_t *slot, unsigned count,
                        uint64_t bound)

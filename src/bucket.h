@@ -267,8 +267,12 @@ HOT void bucket_prefetch_last(const struct bucket *bucket)
         __builtin_prefetch(ring_prev(&bucket->ring), 1);
 }
 
-/* Fetches the lines of a bucket's first few timeouts. */
+/*
+ * Fetch, of a bucket's first few timeouts, their lines; what their tasks will be called with: each
+ * is taken out for that look (S2), and goes back into its slot.
+ */
 void bucket_prefetch_timeouts(const struct bucket *bucket);
+void bucket_prefetch_arguments(struct bucket *bucket);
 
 /* Validator: counts the timeouts; asserts that all is well linked. */
 size_t bucket_check(struct bucket *bucket);

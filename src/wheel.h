@@ -50,7 +50,7 @@ struct wheel_ops {
     /* The time at which there is work to do ahead of a deadline; UINT64_MAX: none. */
     uint64_t (*prepare_at)(struct wheel *wheel);
     /* Fetches what the next calls of `expire` will touch. */
-    void (*foresee)(const struct wheel *wheel);
+    void (*foresee)(struct wheel *wheel);
     hwt_timeout *(*pop)(struct wheel *wheel);                           /* any one; NULL: empty */
     void (*visit)(struct wheel *wheel, bucket_see *see, void *context); /* shows each */
     size_t (*check)(struct wheel *wheel);
@@ -131,7 +131,7 @@ HOT void wheel_prefetch_due(const struct wheel *wheel, unsigned ahead)
 }
 
 /* After the last wheel_take_due of a pass: fetches what the next ones will touch. */
-static inline void wheel_foresee(const struct wheel *wheel)
+static inline void wheel_foresee(struct wheel *wheel)
 {
     wheel->ops->foresee(wheel);
 }

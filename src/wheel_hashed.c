@@ -188,12 +188,12 @@ static uint64_t prepare_at(struct wheel *wheel)
     return UINT64_MAX; /* nothing ever has to come down */
 }
 
-static void foresee(const struct wheel *wheel)
+static void foresee(struct wheel *wheel)
 {
-    const struct hashed *w = container_of(wheel, const struct hashed, wheel);
+    struct hashed *w = hashed(wheel);
 
     if (w->tree[1] != 0)
-        bucket_prefetch_timeouts(&w->slot[tree_winner(w)]);
+        bucket_prefetch_arguments(&w->slot[tree_winner(w)]);
 }
 
 static hwt_timeout *pop(struct wheel *wheel)

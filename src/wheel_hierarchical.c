@@ -369,18 +369,18 @@ static void take_current(struct wheel *wheel, struct bucket *due)
 }
 
 /*
- * The timeouts of the next two ticks. Full buckets are left to whoever takes their timeouts out;
- * what the tasks will be called with is known only when they are out (S2).
+ * In two steps, from pass to pass: the timeouts of the tick after the next, then what the tasks of
+ * the next one will be called with. Full buckets are left to whoever takes their timeouts out.
  */
-static void foresee(const struct wheel *wheel)
+static void foresee(struct wheel *wheel)
 {
-    const struct hierarchical *w = container_of(wheel, const struct hierarchical, wheel);
+    struct hierarchical *w = hierarchical(wheel);
     const struct level *lowest = &w->level[0];
     size_t next = bitmap_next(&lowest->occupied, ring_index(w, 0, wheel->current));
 
     if (next == BITMAP_NONE)
         return;
-    bucket_prefetch_timeouts(&lowest->slot[next]);
+    bucket_prefetch_arguments(&lowest->slot[next]);
     next = bitmap_next(&lowest->occupied, next + 1);
     if (next != BITMAP_NONE)
         bucket_prefetch_timeouts(&lowest->slot[next]);
