@@ -187,11 +187,29 @@ static void spread_batch(struct agenda *agenda, const uint64_t *packed, unsigned
 {
     uint64_t last = rank_deadline(agenda, agenda->last);
 
-    packed_prefetch(packed, count);
     for (unsigned i = 0; i < count; i++) {
         if (!known || !spread_by_key(agenda, packed[i], base, last))
             spread_touched(agenda, packed_timeout(packed[i]));
     }
+}
+
+/* A batch is spread while the lines of the next one are on their way. How many they were. */
+static size_t spread_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base, bool known)
+{
+    uint64_t batch[2][BUCKET_BATCH];
+    unsigned here = 0, count = bucket_take(bucket, agenda->store, batch[0], BUCKET_BATCH, NULL);
+    size_t total = 0;
+
+    packed_prefetch(batch[0], count);
+    while (count > 0) {
+        unsigned next = bucket_take(bucket, agenda->store, batch[!here], BUCKET_BATCH, NULL);
+        packed_prefetch(batch[!here], next);
+        spread_batch(agenda, batch[here], count, base, known);
+        total += count;
+        count = next;
+        here = !here;
+    }
+    return total;
 }
 
 static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
@@ -201,16 +219,13 @@ static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
     /* the keys tell the rest of the deadlines, and there is a rest */
     int bit = rank_level_bit(agenda, level);
     bool known = bit > (int)agenda->quantum && bit <= (int)(PACKED_BITS + agenda->quantum);
-    uint64_t batch[BUCKET_BATCH];
     hwt_timeout *listed = more->listed[level][part], *timeout;
-    unsigned count;
 
     bucket_move(&agenda->anew, &more->part[level][part]);
     more->listed[level][part] = NULL;
     agenda->occupied[level] &= ~(UINT64_C(1) << part);
     agenda->last = agenda->bound = start;
-    while ((count = bucket_take(&agenda->anew, agenda->store, batch, BUCKET_BATCH, NULL)) > 0)
-        spread_batch(agenda, batch, count, rank_deadline(agenda, start), known);
+    spread_bucket(agenda, &agenda->anew, rank_deadline(agenda, start), known);
     while ((timeout = fellows_pop(&listed)) != NULL)
         spread_touched(agenda, timeout);
 }
@@ -259,13 +274,7 @@ static void open_tie(struct agenda *agenda)
 
 static void spread_rest(struct agenda *agenda)
 {
-    uint64_t batch[BUCKET_BATCH];
-    unsigned count;
-
-    while ((count = bucket_take(&agenda->rest, agenda->store, batch, BUCKET_BATCH, NULL)) > 0) {
-        agenda->count += count;
-        spread_batch(agenda, batch, count, agenda->rest_base, true);
-    }
+    agenda->count += spread_bucket(agenda, &agenda->rest, agenda->rest_base, true);
 }
 
 /* The front is empty: false, and so is the rest. */
