@@ -158,8 +158,7 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 {
     bool quiet = true;
 
-    collect_notices(timer, lane, horizon,
-                    horizon < DEADLINE_NEVER ? NOTICES_PER_PASS : UINT_MAX);
+    collect_notices(timer, lane, horizon, horizon < DEADLINE_NEVER ? NOTICES_PER_PASS : UINT_MAX);
     if (unlikely(timer->worker.reclaiming == RECLAIM_ALL))
         quiet = lane_sweep_all(lane, meet_all, timer);
     else if (take_bound(timer, &lane->earliest, horizon) < UINT64_MAX)

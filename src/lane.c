@@ -7,7 +7,7 @@
 #include "platform.h"
 #include "pool.h"
 
-#define SLOTS_AHEAD 16  /* the producer's prefetch of the ring */
+#define SLOTS_AHEAD 16 /* the producer's prefetch of the ring */
 
 /* ---- creation ---- */
 

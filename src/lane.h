@@ -11,9 +11,8 @@
  *
  * A lane has as many segments as its timeouts need: who finds all of them crowded maps another one
  * and links it into the ring, and goes on there. Nobody waits, and nobody asks the worker. When few
- * are left in a lane, segments retire: no timeout is put there any more, and the pages go back as
- * they have become empty, one now and then, by who submits. Addresses stay: late cancellers may look
- * at a slot. So a timeout stays where it was put until it ends, or until its time is near.
+ * are left in a lane, segments retire (segment.h). So a timeout stays where it was put until it
+ * ends, or until its time is near.
  *
  * Nor is there a counter that every call would have to raise: a slot counts how often it was
  * emptied, in the bits that its pointer leaves free, and reading the counters adds those up. So
@@ -24,9 +23,9 @@
  * sweep comes up (lane_sweep). What is due soon and what is far away have segments of their own, so
  * that what is near is taken, all of it, without a look at what is far. Of the far ones he takes
  * what has come near, and leaves the others a few times: most will have been cancelled by the next
- * time. When the timer is stopped it takes all
- * (lane_sweep_all). A flag per group of slots tells which groups hold any that it has left, or not
- * seen. What is cancelled before a sweep costs the worker nothing at all.
+ * time. When the timer is stopped he takes all (lane_sweep_all). A flag per group of slots tells
+ * which groups hold any that he has left, or not seen. What is cancelled before a sweep costs him
+ * nothing at all.
  *
  * A producer that finds no memory for a segment pushes the timeout on the lane's spill. Notices (a
  * cancellation that came too late to withdraw, a deadline moved earlier, a run on an executor that
@@ -53,9 +52,9 @@ struct lane {
     /* written by the cancellers on this CPU, when they come too late to withdraw */
     alignas(CACHE_PAIR) ck_stack_t notices;
     _Atomic uint64_t notices_sent;
-    hwt_timeout *mail;          /* the worker's: taken from there, not taken in yet; by `link` ... */
-    uint64_t mail_earliest;     /* ... no nudge among these speaks of an earlier deadline */
-    _Atomic uint64_t moved;     /* the earliest deadline that the nudges among them speak of */
+    hwt_timeout *mail;      /* the worker's: taken from there, not taken in yet; by `link` ... */
+    uint64_t mail_earliest; /* ... no nudge among these speaks of an earlier deadline */
+    _Atomic uint64_t moved; /* the earliest deadline that the nudges among them speak of */
     _Atomic uint64_t cancelled; /* otherwise than by withdrawing */
 
     /* written rarely, or by whoever runs tasks on an executor's threads */

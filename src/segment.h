@@ -18,7 +18,6 @@
 #define LANE_MASK   (LANE_SLOTS - 1)
 #define LANE_GROUPS (LANE_SLOTS / GROUP_SLOTS)
 
-
 /*
  * A slot holds the packed address of a timeout, or 0, and with it a count of how often the slot was
  * emptied, which also keeps a late compare-and-swap from mistaking one filling for another.

@@ -8,17 +8,17 @@
 #define HWT_SIZES_H
 
 /* lanes */
-#define LANE_BITS     14    /* slots of a segment of a lane */
-#define SEGMENT_BITS  18    /* addresses of a segment: twice its slots' */
-#define GROUP_SLOTS   64u   /* of which so many share a flag */
-#define PROBES        10    /* more slots tried before another segment is looked for ... */
-#define STEPS         2     /* ... of which so many one after another, then leaps: a lap in all */
-#define SEGMENT_TRIES 3     /* segments, the last of them a new one */
-#define SAMPLES       16u   /* slots that tell whether a segment is crowded: */
-#define SAMPLES_TAKEN 8u
-#define FEW_BELOW     8u    /* a lane with less than this part of its slots taken becomes smaller */
-#define RELEASE_SLOTS 2048u /* whose pages go back together; a power of two */
-#define LOOKS         3     /* sweeps that leave a timeout that is not due soon in its slot */
+#define LANE_BITS        14  /* slots of a segment of a lane */
+#define SEGMENT_BITS     18  /* addresses of a segment: twice its slots' */
+#define GROUP_SLOTS      64u /* of which so many share a flag */
+#define PROBES           10  /* more slots tried before another segment is looked for ... */
+#define STEPS            2   /* ... of which so many one after another, then leaps: a lap in all */
+#define SEGMENT_TRIES    3   /* segments, the last of them a new one */
+#define SAMPLES          16u /* slots that tell whether a segment is crowded: */
+#define SAMPLES_TAKEN    8u
+#define FEW_BELOW        8u /* a lane with less than this part of its slots taken becomes smaller */
+#define RELEASE_SLOTS    2048u /* whose pages go back together; a power of two */
+#define LOOKS            3     /* sweeps that leave a timeout that is not due soon in its slot */
 #define NOTICES_PER_WAKE 4096u /* the worker is woken for so many; they can wait otherwise */
 #define NOTICES_PER_PASS 1024u /* a portion, of each lane: some tenths of a millisecond */
 

@@ -26,7 +26,7 @@ struct wheel_ops {
     /* Makes one; `slots`: a power of two, per level. NULL: no memory. */
     struct wheel *(*create)(uint64_t tick_ns, uint32_t slots);
     void (*destroy)(struct wheel *wheel);
-    /* Files at `tick`, which is not before wheel->current. The slot; NULL: no memory for a chunk. */
+    /* Files at `tick`, not before wheel->current. The slot; NULL: no memory for a chunk. */
     _Atomic uint64_t *(*insert)(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
                                 uint64_t tick);
     /* Where it would be filed. */

@@ -840,7 +840,7 @@ void *sim_memset(void *to, int value, size_t size)
 
 /* ---- the heap: nothing is used twice in a history, so that what is free stays free ---- */
 
-#define HEADER     16
+#define HEADER 16
 
 static bool alive[ARENA_SIZE / BLOCK]; /* of the pool, and in use */
 

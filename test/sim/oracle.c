@@ -101,13 +101,13 @@ static bool name_in_ring(const struct segment *first, unsigned lane, uintptr_t a
                  (size_t)(address - (uintptr_t)segment->slot) / 8);
     else
         snprintf(buffer, size, "lane%u.%u.%s", lane, s,
-                 within(address, &segment->earliest, 8)         ? "earliest"
-                 : within(address, &segment->next, 8)           ? "next"
-                 : within(address, &segment->retired, 4)        ? "retired"
-                 : within(address, &segment->groups_used, 4)    ? "groups_used"
-                 : within(address, segment->fresh, LANE_GROUPS) ? "fresh"
+                 within(address, &segment->earliest, 8)             ? "earliest"
+                 : within(address, &segment->next, 8)               ? "next"
+                 : within(address, &segment->retired, 4)            ? "retired"
+                 : within(address, &segment->groups_used, 4)        ? "groups_used"
+                 : within(address, segment->fresh, LANE_GROUPS)     ? "fresh"
                  : within(address, segment->taken, LANE_GROUPS * 8) ? "taken"
-                                                                : "rest");
+                                                                    : "rest");
     return true;
 }
 
@@ -121,12 +121,9 @@ static const char *name_in_lane(const hwt_timer *timer, uintptr_t address, char 
             size_t size;
             const char *name;
         } fields[] = {
-            {&lane->tail, 8, "tail"},
-            {&lane->earliest, 8, "earliest"},
-            {&lane->closed, 4, "closed"},
-            {&lane->notices, sizeof lane->notices, "notices"},
-            {&lane->moved, 8, "moved"},
-            {&lane->spill, sizeof lane->spill, "spill"},
+            {&lane->tail, 8, "tail"},         {&lane->earliest, 8, "earliest"},
+            {&lane->closed, 4, "closed"},     {&lane->notices, sizeof lane->notices, "notices"},
+            {&lane->moved, 8, "moved"},       {&lane->spill, sizeof lane->spill, "spill"},
             {&lane->spilling, 4, "spilling"},
         };
         for (unsigned f = 0; f < sizeof fields / sizeof fields[0]; f++) {

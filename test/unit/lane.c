@@ -15,7 +15,7 @@
 #include "support.h"
 
 #define NODE_SEGMENTS 4
-#define COUNT_MAX ((UINT64_C(1) << SLOT_COUNT_BITS) - 1)
+#define COUNT_MAX     ((UINT64_C(1) << SLOT_COUNT_BITS) - 1)
 
 static struct lanes lanes;
 static struct lane *lane; /* the only one of `lanes` */
@@ -321,7 +321,7 @@ static size_t resident(void)
     return pages;
 }
 
-/* G6: when few are left the pages go back, what was counted there does not, and they are used again. */
+/* G6: when few are left the pages go back, but not what was counted there; they are used again. */
 Test(lane, a_lane_becomes_smaller)
 {
     size_t full;
@@ -355,8 +355,7 @@ Test(lane, a_part_in_use_stays)
         cr_assert(lane_withdraw(&node[1]));
     }
     cr_assert_eq(sweep(), node_count / (RELEASE_SLOTS / 2));
-    check_tally(node_count + 100 * LANE_SLOTS,
-                node_count - taken_count + 100 * LANE_SLOTS);
+    check_tally(node_count + 100 * LANE_SLOTS, node_count - taken_count + 100 * LANE_SLOTS);
 }
 
 /* G7: for want of memory alone. */
@@ -467,7 +466,7 @@ Test(lane, a_lane_says_again_what_was_not_swept)
 
 /* ---- moved earlier ---- */
 
-/* In its slot it stays; the lane says so, and a sweep finds it. */
+/* C19: in its slot it stays; the lane says so, and a sweep finds it. */
 Test(lane, one_that_is_moved_in_its_slot)
 {
     lane_slot *slot;
