@@ -296,7 +296,7 @@ static inline enum move_win timeout_move(hwt_timeout *timeout, uint64_t deadline
     }
 }
 
-/* In the slot of a lane: pending it stays. MOVE_LOST, MOVE_COMPARE, or MOVE_DONE: earlier or later */
+/* In the slot of a lane: pending it stays, then MOVE_DONE. Otherwise MOVE_LOST or MOVE_COMPARE. */
 static inline enum move_win timeout_move_unmet(hwt_timeout *timeout, uint64_t deadline)
 {
     uint64_t word = load_acquire(&timeout->word);
