@@ -196,11 +196,12 @@ static bool move_unmet(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline
 static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64_t deadline)
 {
     hwt_timer *timer = timeout->timer;
-    bool moved;
+    bool moved = false;
 
     timer_sign_in(timer);
-    moved = lane_holds(timeout) ? move_unmet(timer, timeout, deadline)
-                                : move_met(timer, timeout, deadline);
+    if (timeout_is_pending(timeout)) /* so stop, which ends it first, waits for this guest */
+        moved = lane_holds(timeout) ? move_unmet(timer, timeout, deadline)
+                                    : move_met(timer, timeout, deadline);
     timer_sign_out(timer);
     return moved;
 }

@@ -296,6 +296,12 @@ static inline enum move_win timeout_move(hwt_timeout *timeout, uint64_t deadline
     }
 }
 
+/* Can it be moved? Seq_cst: by a guest, who has signed in before (C6). */
+static inline bool timeout_is_pending(const hwt_timeout *timeout)
+{
+    return word_code(load_seq(&timeout->word)) <= WORD_NUDGED;
+}
+
 /* In the slot of a lane: pending it stays, then MOVE_DONE. Otherwise MOVE_LOST or MOVE_COMPARE. */
 static inline enum move_win timeout_move_unmet(hwt_timeout *timeout, uint64_t deadline)
 {

@@ -366,8 +366,7 @@ void *sim_mmap(void *at, size_t size, int protection, int flags, int fd, long of
 int sim_munmap(void *memory, size_t size)
 {
     sim_point(PC, 0);
-    (void)memory;
-    (void)size;
+    memory_unmap(memory, size);
     return 0;
 }
 

@@ -50,7 +50,7 @@ struct cell {
 };
 
 static struct cell *arena_cell, *data_cell, *bss_cell;
-static bool poisoned[ARENA_SIZE / 8], touched[ARENA_SIZE / 64];
+static bool poisoned[ARENA_SIZE / 8], touched[ARENA_SIZE / 64], unmapped[ARENA_SIZE / 64];
 static uint32_t epoch, clock_base;
 
 static struct cell *cell_of(uintptr_t address)
@@ -102,6 +102,7 @@ void memory_reset(void)
     memset((void *)ARENA, 0, memory_used);
     memset(poisoned, 0, memory_used / 8 + 1);
     memset(touched, 0, memory_used / 64 + 1);
+    memset(unmapped, 0, memory_used / 64 + 1);
     memory_used = 0;
     memory_blocks_alive = 0;
     epoch++;
@@ -317,6 +318,9 @@ static void access_range(uintptr_t address, size_t size, bool write, bool atomic
         unsigned from = address & 7, count = size < 8 - from ? (unsigned)size : 8 - from;
         if (address - ARENA < ARENA_SIZE) {
             touched[(address - ARENA) / 64] = true;
+            if (unmapped[(address - ARENA) / 64])
+                sim_fail("use of memory that was unmapped: %#jx by thread %u", (uintmax_t)address,
+                         sim_current->index);
             if (poisoned[(address - ARENA) / 8])
                 check_poison(address, atomic && !write && address % BLOCK < WORD_BYTES, pc);
         }
@@ -878,6 +882,16 @@ void memory_give(void *memory)
             access_range(at, 8, true, false, 0); /* whoever is still at it races */
     }
     set_poison((uintptr_t)memory, size, true);
+}
+
+/* All of it at once: a write of what was used, beside whoever still does. */
+void memory_unmap(void *memory, size_t size)
+{
+    for (uintptr_t at = (uintptr_t)memory; at < (uintptr_t)memory + size; at += 64) {
+        if (touched[(at - ARENA) / 64])
+            access_range(at, 64, true, false, 0);
+        unmapped[(at - ARENA) / 64] = true;
+    }
 }
 
 bool memory_is_poisoned(const void *address)

@@ -208,6 +208,7 @@ void sim_plain_write(void *address, size_t size);
 /* Pieces of memory that are given out. */
 void *memory_take(size_t size, size_t alignment);
 void memory_give(void *memory);
+void memory_unmap(void *memory, size_t size);
 bool memory_is_poisoned(const void *address);
 void memory_clear_pages(void *memory, size_t size);
 extern size_t memory_used;
