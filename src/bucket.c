@@ -276,7 +276,8 @@ static void collect(struct chunk_store *store, size_t units)
  * what was withdrawn before has been collected. So what is in use is at most 4 / 3 of what B1 to B3
  * allow for those that were live while that went on, and a constant. Without memory for another one
  * all are looked through: twice, since a large one is replaced only when there are small ones. That
- * is what lets wheel_reserve promise that there is one.
+ * is what lets wheel_reserve promise that there is one. If it was in vain, it is done again only
+ * when so many as an eighth of them have been asked for: who gets none goes to the pen.
  */
 static struct chunk *obtain(struct chunk_store *store, bool large)
 {
@@ -287,8 +288,15 @@ static struct chunk *obtain(struct chunk_store *store, bool large)
     chunk = chunk_take(store, large);
     if (likely(chunk != NULL))
         return chunk;
+    if (store->in_vain > 0) {
+        store->in_vain--;
+        return NULL;
+    }
     collect(store, 2 * store->total);
-    return chunk_take(store, large);
+    chunk = chunk_take(store, large);
+    if (!chunk)
+        store->in_vain = store->total / 8;
+    return chunk;
 }
 
 /* ---- filing ---- */

@@ -50,6 +50,7 @@ struct chunk_store {
     size_t total;           /* of all lots, in small chunks */
     struct chunk_lot *at;   /* the cursor: a lot (NULL: before the first), and ... */
     size_t offset;          /* ... how far in it, in small chunks */
+    size_t in_vain;         /* so often none need be looked for: nothing was found (bucket.c) */
 };
 
 /* ---- heads ---- */
