@@ -109,14 +109,15 @@ static uint64_t look_ahead(hwt_timer *timer)
     uint64_t earliest = file_rearmed_earliest(timer); /* first: then its notice is found */
 
     intake(timer, DEADLINE_NEVER);
-    /* another mover may rely on it, or one has a timeout in his hand: the bound speaks for both */
-    if (unlikely(promised || load_seq(&timer->guests) > 0))
-        earliest = min_u64(earliest, load_relaxed(&w->next_deadline));
-    earliest = min_u64(earliest, lanes_earliest(&timer->lanes)); /* or has put it down again */
     earliest = min_u64(earliest, wheel_earliest_exact(w->wheel));
     earliest = min_u64(earliest, file_later_earliest(timer));
     earliest = min_u64(earliest, run_next_of_current(timer));
-    file_raise_bound(timer, earliest);
+    /* afterwards: who had one in his hand meanwhile is a guest, or has put it down again */
+    if (unlikely(promised || file_more_is_promised(timer)))
+        earliest = min_u64(earliest, load_relaxed(&w->next_deadline));
+    earliest = min_u64(earliest, lanes_earliest(&timer->lanes));
+    /* what a run has told a lane when it was re-armed meanwhile was taken from there */
+    file_raise_bound(timer, min_u64(earliest, file_rearmed_earliest(timer)));
     return earliest;
 }
 

@@ -53,7 +53,7 @@ void file_reclaim_all(hwt_timer *timer)
  * deadline has been taken from the lane that he told it to, and is known to the bound alone (C15).
  * Guests first: who signs out has queued his nudge.
  */
-static bool more_is_promised(const hwt_timer *timer)
+bool file_more_is_promised(const hwt_timer *timer)
 {
     if (load_seq(&timer->guests) > 0)
         return true;
@@ -64,12 +64,18 @@ static bool more_is_promised(const hwt_timer *timer)
     return false;
 }
 
+/* The lanes once more: who put a timeout into one again, and is no guest any more, has told it. */
 void file_raise_bound(hwt_timer *timer, uint64_t deadline)
 {
     struct worker *worker = &timer->worker;
     uint64_t bound = load_relaxed(&worker->next_deadline);
 
-    if (deadline < bound || (deadline > bound && !more_is_promised(timer)))
+    if (deadline > bound) {
+        if (file_more_is_promised(timer))
+            return;
+        deadline = min_u64(deadline, lanes_earliest(&timer->lanes));
+    }
+    if (deadline != bound)
         store_seq(&worker->next_deadline, deadline);
 }
 

@@ -64,6 +64,8 @@ static inline void file_lower_bound(struct worker *worker, uint64_t deadline)
         store_seq(&worker->next_deadline, deadline); /* before it leaves its lane (drive.c) */
 }
 
+/* A nudge is on its way, or a mover has a timeout in his hand: `next_deadline` speaks for both. */
+bool file_more_is_promised(const hwt_timer *timer);
 /* All that the worker knows is at this or later: the bound goes up, unless more is promised. */
 void file_raise_bound(hwt_timer *timer, uint64_t deadline);
 
