@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "extra.h"
 #include "filing.h"
 
 #define NEAR_TICKS 4
@@ -61,22 +62,42 @@ static void receive_nudge(hwt_timer *timer, hwt_timeout *timeout)
 }
 
 /*
+ * It is in the spill, or in the hand of a mover who puts it into a lane. He may have put it into
+ * its slot since that was looked at, and read the word there before it was moved once more, by
+ * somebody who relied on this nudge: so the slot is looked at again. Once it is pending others may
+ * end it, hence a reference.
+ */
+static void receive_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
+{
+    bool nudged;
+
+    add_relaxed(&timeout->refs, 1);
+    nudged = take_nudge(timer, timeout);
+    if (!lane_take_back(timeout)) {
+        if (!nudged)
+            timeout->place = PLACE_NOTICED; /* when it is met it is buried */
+    } else if (nudged) {
+        file_timeout(timer, timeout);
+    } else {
+        file_noticed(timer, timeout);
+    }
+    if (timeout_drop(timeout))
+        timeout_free(timeout);
+}
+
+/*
  * A notice has arrived: of a cancellation, of a deadline moved earlier, or of a run that is over
  * on the executor. It is the only one for this timeout, so nobody else will file or bury it.
  */
 static void receive(hwt_timer *timer, hwt_timeout *timeout)
 {
     /* Not withdrawn by a canceller: that is what the notice or nudge excludes. */
-    bool in_spill = timeout->place == PLACE_UNMET && !lane_take_back(timeout);
-
-    if (in_spill) {
-        if (!take_nudge(timer, timeout))
-            timeout->place = PLACE_NOTICED; /* it comes from the spill some time: then bury it */
-    } else if (word_code(load_acquire(&timeout->word)) == WORD_NUDGED) {
+    if (timeout->place == PLACE_UNMET && !lane_take_back(timeout))
+        receive_elsewhere(timer, timeout);
+    else if (word_code(load_acquire(&timeout->word)) == WORD_NUDGED)
         receive_nudge(timer, timeout);
-    } else {
+    else
         file_noticed(timer, timeout);
-    }
 }
 
 /*

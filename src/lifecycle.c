@@ -264,7 +264,7 @@ static bool was_large(const hwt_timer *timer)
 {
     uint64_t carried = timer->reserved;
 
-    for (unsigned i = 0; i < timer->lanes.count; i++)
+    for (unsigned i = 0; i < timer->lanes.count && carried <= POOL_TRIM_ABOVE; i++)
         carried += lane_count(&timer->lanes.lane[i]).scheduled;
     return carried > POOL_TRIM_ABOVE;
 }
