@@ -162,7 +162,7 @@ static int submit_one(int number, uint64_t *accepted)
 static void try_submit(void)
 {
     for (int i = 0; i < POPULATION; i++)
-        if (submit_one(i, &submitted) != 0 && stress_one_in(100))
+        if (submit_one(i, &submitted) != 0 && stress_one_in(2000))
             STRESS_CHECK(hwt_timer_pending(timer) == submitted, "an error left something pending");
 }
 
