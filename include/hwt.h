@@ -221,8 +221,9 @@ bool hwt_timer_is_stopped(const hwt_timer *timer);
 int hwt_timer_destroy(hwt_timer *timer);
 
 /*
- * Timeouts that were accepted and have not ended. Exact while nothing changes. It takes some 10 us
- * per CPU that schedules: for monitoring, not for every call. Any thread.
+ * Timeouts that were accepted and have not ended. Exact while nothing changes. It takes some 20 us
+ * per CPU that schedules, and a millisecond for each million in flight: for monitoring, not for
+ * every call. Any thread.
  */
 uint64_t hwt_timer_pending(const hwt_timer *timer);
 
