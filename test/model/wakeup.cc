@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * No lost wake-up (G4; rules C2, C3 and C4): lane_submit, nudge and park_wake_for against
- * lane_sweep, collect_notices, worker_plan and park_sleep.
+ * No lost wake-up (G4; rules C2, C3 and C4): lane_submit, put_again, nudge and park_wake_for
+ * against lane_sweep, lane_restore_earliest, collect_notices, worker_plan and park_sleep.
  *
- * Two threads submit to one group of a lane, the second with the later deadline, so that it does
- * not lower `earliest`; two others move a timeout that the worker has filed already. Deadlines are
- * moments of the clock, which goes on only while the worker sleeps; a tick is 1. The worker may
- * not sleep past the deadline of a submission that has returned, whatever the other threads are at;
- * nor past that of a move when both movers have returned. In half of the runs it sleeps on a timer
- * descriptor instead of a futex, and there this holds whenever nobody has just set the descriptor
- * and not looked yet whether that is still what is wanted.
+ * A lane of two segments, a group of slots in each. Two threads submit to one of them, the second
+ * with the later deadline, so that it does not lower `earliest` in the same one; two others move a
+ * timeout earlier that lies in a lane or in the wheel, one of them twice: they take it out of its
+ * slot and put it into a segment again, or queue a nudge. The worker leaves in their slots what is
+ * not due soon. Deadlines are moments of the clock, which goes on only while the worker sleeps; a
+ * tick is 1. The worker may not sleep past the deadline of a submission that has returned, whatever
+ * the other threads are at; nor past that of a move when both movers have returned. In half of the
+ * runs it sleeps on a timer descriptor instead of a futex, and there this holds whenever nobody has
+ * just set the descriptor and not looked yet whether that is still what is wanted.
  */
 #include "model.h"
 
@@ -33,6 +35,17 @@ enum {
     WAKER_WRITES_THE_PLAN,
     RELIES_ON_THE_FIRST_SETTER,
     SLEEPS_ON_ANY_NUMBER,
+    SEGMENT_NOT_TOLD,
+    LANE_NOT_TOLD,
+    LANE_TOLD_FIRST,
+    NOT_RESTORED,
+    FLAG_NOT_RAISED_AGAIN,
+    LEFT_NOT_TOLD,
+    NOT_READ_AGAIN,
+    READ_BEFORE_FILLED,
+    READ_AGAIN_BY_LOAD,
+    NOT_LOOKED_AGAIN,
+    PUT_NOT_COMPARED,
 };
 
 static const model_case mutants[] = {
@@ -55,21 +68,55 @@ static const model_case mutants[] = {
     {WAKER_WRITES_THE_PLAN, "wake_before taken down to 0 by the waker, after the system call"},
     {RELIES_ON_THE_FIRST_SETTER, "whoever finds the time lowered relies on its being set"},
     {SLEEPS_ON_ANY_NUMBER, "worker falls asleep though somebody has ended the sleep"},
+    {SEGMENT_NOT_TOLD, "deadline told to the lane, not to its segment"},
+    {LANE_NOT_TOLD, "deadline told to the segment, not to its lane"},
+    {LANE_TOLD_FIRST, "deadline told to the lane before its segment"},
+    {NOT_RESTORED, "lane's earliest not restored from segments that were not swept"},
+    {FLAG_NOT_RAISED_AGAIN, "flag not raised again for what is left in its slot"},
+    {LEFT_NOT_TOLD, "what is left at a sweep is not told"},
+    {NOT_READ_AGAIN, "mover does not read the word again when he has filled the slot"},
+    {READ_BEFORE_FILLED, "mover reads the word again before he fills the slot"},
+    {READ_AGAIN_BY_LOAD, "mover reads the word again, but not by a read-modify-write"},
+    {NOT_LOOKED_AGAIN, "worker does not look again when he has taken a nudge in"},
+    {PUT_NOT_COMPARED, "mover puts it into a slot, and compares nothing"},
+};
+
+enum corner {
+    LEFT,
+    RESTORED,
+    PUT_FROM_LANE,
+    PUT_FROM_WHEEL,
+    NUDGE_IN_SLOT,
+    NUDGE_IN_HAND,
+    NUDGE_FOUND_AGAIN,
+    NUDGE_IN_WHEEL,
+    NUDGE_ADRIFT,
+    CORNERS,
 };
 
 static const unsigned never = 1000;
 
 enum { SUBMITTERS = 2, MOVERS = 2, WORKER = SUBMITTERS + MOVERS };
 
+enum { SEGMENTS = 2, MINE = SUBMITTERS, SLOTS = SUBMITTERS + 1 };
+enum { NO_SLOT, LANE_SLOT, WHEEL_SLOT = LANE_SLOT + SEGMENTS };
+enum place { UNMET, WHEEL, ADRIFT };
+
+struct segment {
+    rl::atomic<unsigned> earliest, fresh;
+    /* each submitter has one, which holds a deadline, 0: empty; that of the timeout which is moved
+       is odd while it holds it, and counts */
+    rl::atomic<unsigned> slot[SLOTS];
+};
+
 struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
-    /* one group of a lane */
-    rl::atomic<unsigned> slot[SUBMITTERS]; /* a deadline; 0: empty */
-    rl::atomic<unsigned> fresh;
+    segment segments[SEGMENTS];
     rl::atomic<unsigned> earliest;
     rl::atomic<unsigned> notices; /* 1: the nudge is queued */
-    /* the timeout that is moved: its deadline, and from `nudged` on a queued nudge */
-    rl::atomic<unsigned> word;
+    /* the timeout that is moved: its deadline, and from `nudged` on a queued nudge; where it is */
+    rl::atomic<unsigned> word, where, wheel;
     static const unsigned nudged = 10000;
+    place at;
     /* the park */
     rl::atomic<unsigned> wake_before;
     rl::atomic<unsigned> parked; /* 4 times the number of the sleep, and a state */
@@ -78,9 +125,9 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     rl::atomic<unsigned> wakes; /* system calls */
     rl::atomic<unsigned> timer; /* the descriptor's */
     unsigned setters;           /* have set it, and not looked yet */
-    bool timerfd;
+    bool timerfd, still; /* a tour is on all the time: nothing is put again */
     rl::atomic<unsigned> returned[WORKER];
-    /* the worker's own */
+    /* the worker's own; `moved`: the deadline that the timeout was filed by */
     unsigned now, filed[SUBMITTERS], moved, bystander;
 
     static unsigned deadline_of(unsigned thread)
@@ -88,18 +135,33 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         static const unsigned deadline[WORKER] = {5, 7, 12, 9};
         return deadline[thread];
     }
+    static const unsigned last = 8; /* the second mover's second one */
 
     void before()
     {
-        model_setup setup(WORKER + 1, 12);
-        for (unsigned i = 0; i < SUBMITTERS; i++) {
-            store_relaxed(slot[i], 0u);
-            filed[i] = 0;
+        unsigned in = rl::rand(SEGMENTS + 1);
+
+        model_setup setup(WORKER + 1, 16);
+        for (segment &s : segments) {
+            store_relaxed(s.earliest, never);
+            store_relaxed(s.fresh, 0u);
+            for (auto &slot : s.slot)
+                store_relaxed(slot, 0u);
         }
-        store_relaxed(fresh, 0u);
+        for (unsigned i = 0; i < SUBMITTERS; i++)
+            filed[i] = 0;
         store_relaxed(earliest, never);
         store_relaxed(notices, 0u);
         store_relaxed(word, 20u);
+        store_relaxed(where, in + 1);
+        store_relaxed(wheel, in < SEGMENTS ? 0u : 1u);
+        at = in < SEGMENTS ? UNMET : WHEEL;
+        if (in < SEGMENTS) {
+            store_relaxed(segments[in].slot[MINE], 1u);
+            store_relaxed(segments[in].fresh, 1u);
+            store_relaxed(segments[in].earliest, 20u);
+            store_relaxed(earliest, 20u);
+        }
         store_relaxed(wake_before, 0u);
         store_relaxed(parked, 0u);
         store_relaxed(alarm, never * 4 + 1);
@@ -107,11 +169,12 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         store_relaxed(timer, never);
         setters = 0;
         timerfd = rl::rand(2);
+        still = rl::rand(3) == 0;
         for (unsigned i = 0; i < WORKER; i++)
             store_relaxed(returned[i], 0u);
         now = 0;
         moved = 20;
-        bystander = 10; /* another timeout in the wheel: due between the two moves */
+        bystander = 10; /* another timeout in the wheel: due between the moves */
     }
 
     /* ---- park.c, park.h ---- */
@@ -189,52 +252,116 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
     /* ---- lane.c: submission ---- */
 
-    void announce(unsigned deadline)
+    void lower(rl::atomic<unsigned> &bound, unsigned deadline)
     {
-        unsigned seen = load_seq(earliest);
+        unsigned seen = load_seq(bound);
 
         while (deadline < seen) {
-            if (cas_seq(earliest, seen, deadline))
+            if (cas_seq(bound, seen, deadline))
                 return;
         }
     }
 
-    void fill(unsigned index, unsigned deadline)
+    void announce(segment &s, unsigned deadline)
+    {
+        if (mutant == LANE_TOLD_FIRST)
+            lower(earliest, deadline);
+        if (mutant != SEGMENT_NOT_TOLD)
+            lower(s.earliest, deadline);
+        if (mutant != LANE_TOLD_FIRST && mutant != LANE_NOT_TOLD)
+            lower(earliest, deadline);
+    }
+
+    void fill(segment &s, unsigned index, unsigned deadline)
     {
         unsigned empty = 0;
 
         if (mutant == SLOT_FILLED_WITH_RELEASE)
-            RL_ASSERT(cas_release(slot[index], empty, deadline));
+            RL_ASSERT(cas_release(s.slot[index], empty, deadline));
         else
-            RL_ASSERT(cas_seq(slot[index], empty, deadline));
+            RL_ASSERT(cas_seq(s.slot[index], empty, deadline));
     }
 
-    void mark_fresh()
+    void mark_fresh(segment &s)
     {
-        if (!load_seq(fresh))
-            store_seq(fresh, 1u);
+        if (!load_seq(s.fresh))
+            store_seq(s.fresh, 1u);
     }
 
     void submit(unsigned index)
     {
         unsigned deadline = deadline_of(index);
+        segment &s = segments[rl::rand(SEGMENTS)];
 
         if (mutant == EARLIEST_BEFORE_SLOT)
-            announce(deadline);
-        fill(index, deadline);
+            announce(s, deadline);
+        fill(s, index, deadline);
         if (mutant != FLAG_AFTER_EARLIEST)
-            mark_fresh();
+            mark_fresh(s);
         if (mutant == COMPARED_BEFORE_ANNOUNCED)
             park_wake_for(deadline);
         if (mutant != EARLIEST_BEFORE_SLOT)
-            announce(deadline);
+            announce(s, deadline);
         if (mutant == FLAG_AFTER_EARLIEST)
-            mark_fresh();
+            mark_fresh(s);
         if (mutant != COMPARED_BEFORE_ANNOUNCED)
             park_wake_for(deadline);
     }
 
+    unsigned read_again(unsigned deadline)
+    {
+        unsigned seen =
+            (mutant == READ_AGAIN_BY_LOAD ? load_seq(word) : add_acq_rel(word, 0u)) % nudged;
+        return seen < deadline ? seen : deadline;
+    }
+
+    unsigned submit_again(unsigned deadline)
+    {
+        unsigned in = rl::rand(SEGMENTS), empty = load_relaxed(segments[in].slot[MINE]);
+
+        if (mutant == READ_BEFORE_FILLED)
+            deadline = read_again(deadline);
+        store_relaxed(where, LANE_SLOT + in);
+        RL_ASSERT(empty % 2 == 0 && cas_seq(segments[in].slot[MINE], empty, empty + 1));
+        mark_fresh(segments[in]);
+        if (mutant != NOT_READ_AGAIN && mutant != READ_BEFORE_FILLED)
+            deadline = read_again(deadline);
+        announce(segments[in], deadline);
+        return deadline;
+    }
+
     /* ---- handle.c: moved earlier ---- */
+
+    bool take_out()
+    {
+        unsigned in = load_seq(where), held;
+
+        if (in == NO_SLOT)
+            return false;
+        rl::atomic<unsigned> &slot = in == WHEEL_SLOT ? wheel : segments[in - LANE_SLOT].slot[MINE];
+        held = load_seq(slot);
+        if (held % 2 == 0 || !cas_acq_rel(slot, held, in == WHEEL_SLOT ? 0u : held + 1))
+            return false;
+        model_corner(in == WHEEL_SLOT ? PUT_FROM_WHEEL : PUT_FROM_LANE);
+        return true;
+    }
+
+    bool put_again()
+    {
+        unsigned seen, deadline;
+
+        if (still || !take_out())
+            return false;
+        at = UNMET;
+        seen = load_acquire(word);
+        while (!cas_acq_rel(word, seen, seen % nudged))
+            continue;
+        model_dawdle(20, $);
+        deadline = submit_again(seen % nudged);
+        if (mutant != PUT_NOT_COMPARED)
+            park_wake_for(deadline);
+        return true;
+    }
 
     void nudge(unsigned deadline)
     {
@@ -260,7 +387,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
                 continue;
             if (seen >= nudged)
                 park_wake_for(deadline);
-            else
+            else if (!put_again())
                 nudge(deadline);
             return;
         }
@@ -268,62 +395,159 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
     /* ---- the worker: what it takes in ---- */
 
+    bool take_slot(segment &s)
+    {
+        unsigned held = load_seq(s.slot[MINE]);
+        return held % 2 && cas_seq(s.slot[MINE], held, held + 1);
+    }
+
+    bool lane_take_back()
+    {
+        unsigned in = load_seq(where);
+        return in >= LANE_SLOT && in < WHEEL_SLOT && take_slot(segments[in - LANE_SLOT]);
+    }
+
+    void file()
+    {
+        moved = load_relaxed(word) % nudged;
+        RL_ASSERT(!load_acquire(wheel));
+        store_relaxed(where, (unsigned)WHEEL_SLOT);
+        at = WHEEL;
+        store_release(wheel, 1u);
+    }
+
+    void meet()
+    {
+        if (load_acquire(word) < nudged) {
+            file();
+        } else {
+            store_relaxed(where, (unsigned)NO_SLOT);
+            at = ADRIFT;
+        }
+    }
+
+    void take_nudge()
+    {
+        unsigned seen = load_acquire(word);
+
+        while (!cas_acq_rel(word, seen, seen % nudged))
+            continue;
+    }
+
+    void receive()
+    {
+        unsigned held = 1;
+        bool here = at != UNMET || lane_take_back();
+
+        if (at == WHEEL)
+            RL_ASSERT(cas_acq_rel(wheel, held, 0u));
+        model_corner(!here          ? NUDGE_IN_HAND
+                     : at == UNMET ? NUDGE_IN_SLOT
+                     : at == WHEEL ? NUDGE_IN_WHEEL
+                                   : NUDGE_ADRIFT);
+        take_nudge();
+        if (!here && mutant != NOT_LOOKED_AGAIN && lane_take_back()) {
+            model_corner(NUDGE_FOUND_AGAIN);
+            here = true;
+        }
+        if (here)
+            file();
+    }
+
     void collect_notices()
     {
-        unsigned seen;
-
         if (!load_relaxed(notices))
             return;
         exchange_relaxed(notices, 0u);
         rl::atomic_thread_fence(ACQUIRE);
-        seen = load_acquire(word);
-        while (!cas_acq_rel(word, seen, seen % nudged))
-            continue;
-        moved = seen % nudged;
+        receive();
     }
 
-    void sweep_slots()
+    /* The earliest that was left. */
+    unsigned sweep_slots(segment &s, unsigned near)
     {
+        unsigned left = never;
+
         for (unsigned i = 0; i < SUBMITTERS; i++) {
-            unsigned held = load_seq(slot[i]);
-            if (held && cas_seq(slot[i], held, 0u))
+            unsigned held = load_seq(s.slot[i]);
+            if (held > near)
+                left = held < left ? held : left;
+            else if (held && cas_seq(s.slot[i], held, 0u))
                 filed[i] = held;
         }
+        if (load_seq(s.slot[MINE]) % 2) {
+            unsigned deadline = load_relaxed(word) % nudged;
+            if (deadline > near)
+                left = deadline < left ? deadline : left;
+            else if (take_slot(s))
+                meet();
+        }
+        return left;
     }
 
-    void sweep()
+    /* What is due soon is taken with what is due. */
+    void sweep(segment &s)
     {
+        unsigned left = never, near = now + rl::rand(4) * 3;
+
         if (mutant != EARLIEST_TAKEN_AFTER_SLOTS)
-            exchange_seq(earliest, never);
-        if (load_seq(fresh)) {
+            exchange_seq(s.earliest, never);
+        if (load_seq(s.fresh)) {
             if (mutant != FLAG_CLEARED_AFTER_SLOTS)
-                store_seq(fresh, 0u);
-            sweep_slots();
+                store_seq(s.fresh, 0u);
+            left = sweep_slots(s, near);
             if (mutant == FLAG_CLEARED_AFTER_SLOTS)
-                store_seq(fresh, 0u);
+                store_seq(s.fresh, 0u);
+            if (left < never && mutant != FLAG_NOT_RAISED_AGAIN)
+                store_seq(s.fresh, 1u);
         }
         if (mutant == EARLIEST_TAKEN_AFTER_SLOTS)
-            exchange_seq(earliest, never);
+            exchange_seq(s.earliest, never);
+        if (left == never)
+            return;
+        model_corner(LEFT);
+        if (mutant != LEFT_NOT_TOLD)
+            announce(s, left);
+    }
+
+    void restore_earliest()
+    {
+        unsigned least = never;
+
+        for (segment &s : segments) {
+            unsigned seen = load_seq(s.earliest);
+            least = seen < least ? seen : least;
+        }
+        if (least < never)
+            model_corner(RESTORED);
+        lower(earliest, least);
     }
 
     void pass()
     {
         collect_notices();
-        if (load_seq(earliest) <= now)
-            sweep();
+        if (load_seq(earliest) <= now) {
+            exchange_seq(earliest, never);
+            for (segment &s : segments) {
+                if (load_seq(s.earliest) <= now)
+                    sweep(s);
+            }
+            if (mutant != NOT_RESTORED)
+                restore_earliest();
+        }
         if (bystander <= now)
             bystander = never;
     }
 
     /* ---- the worker: its plan and its sleep ---- */
 
-    unsigned wheel_next() const
+    unsigned wheel_next()
     {
         unsigned next = bystander;
 
         for (unsigned i = 0; i < SUBMITTERS; i++)
             next = filed[i] > now && filed[i] < next ? filed[i] : next;
-        return moved > now && moved < next ? moved : next;
+        return load_acquire(wheel) && moved > now && moved < next ? moved : next;
     }
 
     bool is_urgent(unsigned planned)
@@ -370,6 +594,9 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         return !urgent;
     }
 
+    /* The worker has what is moved, and it is due. */
+    bool is_run() const { return at == WHEEL && moved <= now; }
+
     /*
      * Asleep: what has returned must be covered, or the system call have been made. What the other
      * threads are at does not matter, but that the second mover relies on the first one's nudge.
@@ -388,7 +615,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         for (unsigned i = 0; i < SUBMITTERS; i++)
             RL_ASSERT(!submitted[i] || filed[i] || deadline_of(i) >= until);
         if (moves == MOVERS)
-            RL_ASSERT(moved <= now || load_seq(word) % nudged >= until);
+            RL_ASSERT(is_run() || load_seq(word) % nudged >= until);
         return back + moves == WORKER;
     }
 
@@ -409,7 +636,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             for (unsigned i = 0; i < SUBMITTERS; i++)
                 RL_ASSERT(!submitted[i] || setters > 0 || filed[i] || deadline_of(i) >= until);
             if (moves == MOVERS)
-                RL_ASSERT(setters > 0 || moved <= now || moved_to >= until);
+                RL_ASSERT(setters > 0 || is_run() || moved_to >= until);
             if (back + moves == WORKER || (until < 20 && rl::rand(4) == 0)) {
                 if (until != never && until > now)
                     now = until;
@@ -457,7 +684,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         }
         for (unsigned i = 0; i < SUBMITTERS; i++)
             RL_ASSERT(filed[i] == deadline_of(i));
-        RL_ASSERT(moved == deadline_of(WORKER - 1));
+        RL_ASSERT(at == WHEEL && moved == last);
     }
 
     void thread(unsigned index)
@@ -470,11 +697,13 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             submit(index);
         else
             move(deadline_of(index));
+        if (index == WORKER - 1)
+            move(last);
         store_release(returned[index], 1u);
     }
 };
 
 int main()
 {
-    return model_check<wakeup>("no lost wake-up", mutants, 300000) ? 0 : 1;
+    return model_check<wakeup>("no lost wake-up", mutants, 300000, CORNERS) ? 0 : 1;
 }
