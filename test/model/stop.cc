@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Stop against submission (G2, G8; rule C6): lane_submit with its second look at `closed`, the
- * spill with `spilling`, cancel, hwt_timer_advance, begin_stop and reclaim_all.
+ * Stop against submission (G2, G8; rule C6): lane_submit with its second look at `closed`, the ring
+ * of segments, the spill with `spilling`, cancel, put_again, hwt_timer_advance, begin_stop and
+ * reclaim_all.
  *
- * Two threads submit, with or without a handle, and cancel some of it; a third acts as the worker
- * until it sees the stop; the last one stops. Blocks are recycled at once, for whoever comes next.
- * What was accepted must end exactly once (run, cancelled, handed back), what was refused never; no
- * block is used after it was freed (`life`); once stop has returned no cancel touches the lanes
- * (`lanes`; a submission may, because destroy must not come before it returns).
+ * Two threads submit, with or without a handle, put some of it again as who moves it earlier does,
+ * and cancel some; a lane has one segment, or two from when the first is found taken, of one slot
+ * each. A third thread acts as the worker until it sees the stop; the last one stops. Blocks are
+ * recycled at once, for whoever comes next. What was accepted must end exactly once (run, cancelled,
+ * handed back), what was refused never; no block is used after it was freed (`life`); once stop has
+ * returned no handle touches the timer (`lanes`; a submission may, because destroy must not come
+ * before it returns).
  */
 #include "model.h"
 
@@ -21,6 +24,13 @@ enum {
     GROUPS_USED_ACQUIRE,
     STOP_LEAVES_ADRIFT,
     COLLECTED_AFTER_STOP,
+    STOP_IGNORED,
+    MOVER_NOT_A_GUEST,
+    GUESTS_READ_AFTER,
+    GUESTS_READ_BEFORE,
+    RING_READ_ACQUIRE,
+    TIMER_TOUCHED_AFTER,
+    EMPTY_SEEN_RELAXED,
 };
 
 static const model_case mutants[] = {
@@ -33,6 +43,13 @@ static const model_case mutants[] = {
     {GROUPS_USED_ACQUIRE, "groups_used read with acquire only"},
     {STOP_LEAVES_ADRIFT, "stop does not wait for what is adrift"},
     {COLLECTED_AFTER_STOP, "caller collects without a second look at the phase"},
+    {STOP_IGNORED, "mover takes it out of its slot though the timer is being stopped"},
+    {MOVER_NOT_A_GUEST, "whoever moves it earlier does not sign in as a guest"},
+    {GUESTS_READ_AFTER, "stop looks for guests only after it has taken all in"},
+    {GUESTS_READ_BEFORE, "stop looks for guests only before it takes all in"},
+    {RING_READ_ACQUIRE, "ring of segments read with acquire only"},
+    {TIMER_TOUCHED_AFTER, "canceller touches the timer after he has emptied the slot"},
+    {EMPTY_SEEN_RELAXED, "stop finds a slot of the wheel empty without acquire"},
 };
 
 enum corner {
@@ -48,16 +65,27 @@ enum corner {
     RAN,
     WAITED_FOR_SPILL,
     WAITED_FOR_NOTICE,
+    WAITED_FOR_GUEST,
+    SEGMENT_ADDED,
+    PUT_AGAIN_FROM_LANE,
+    PUT_AGAIN_FROM_WHEEL,
+    PUT_AGAIN_THOUGH_CLOSED,
+    PUT_AGAIN_TO_SPILL,
+    NOT_TAKEN_FOR_STOP,
+    NUDGED_UNMET,
+    NUDGED_ELSEWHERE,
+    WHEEL_EMPTIED,
     CORNERS,
 };
 
 enum { PRODUCERS = 2, WORKER = PRODUCERS, STOPPER, THREADS };
-enum { BLOCKS = 4, SUBMISSIONS = 2, SLOTS = 2, SPILL_ORIGIN = SLOTS };
-enum { PENDING, EXPIRED, CANCELLED };
+enum { BLOCKS = 4, SUBMISSIONS = 2 };
+enum { SEGMENTS = 2, WHEEL_SLOT = SEGMENTS, SLOTS = WHEEL_SLOT + BLOCKS, NO_SLOT = SLOTS };
+enum { PENDING, NUDGED, EXPIRED, CANCELLED };
 enum place { UNMET, FILED, ADRIFT };
 
 struct block {
-    rl::atomic<unsigned> word, refs, withdrawn, origin;
+    rl::atomic<unsigned> word, refs, withdrawn, where;
     rl::var<unsigned> life, spilled, link, place, noticed; /* two links, as in timeout.h */
     unsigned submission; /* for the books */
 };
@@ -65,15 +93,17 @@ struct block {
 struct stop : rl::test_suite<stop, THREADS> {
     block blocks[BLOCKS + 1];
     rl::atomic<unsigned> free_block; /* the pool: one block, or 0 */
-    /* the lane; a slot holds block * 16 + how often it was emptied */
-    rl::atomic<unsigned> slot[SLOTS], fresh, groups_used, closed, spilling, spill, notices;
+    /* the lane; a slot holds block * 16 + how often it was emptied; then those of the wheel */
+    rl::atomic<unsigned> slot[SLOTS], fresh[SEGMENTS], groups_used[SEGMENTS];
+    rl::atomic<unsigned> next; /* behind the first segment: itself, or the second one */
+    rl::atomic<unsigned> closed, spilling, spill, notices;
     rl::var<unsigned> lanes;
     /* the timer */
-    rl::atomic<unsigned> phase;
+    rl::atomic<unsigned> phase, guests;
     rl::mutex driving;
     /* the worker's own */
     bool reclaiming;
-    unsigned filed[BLOCKS + 1], filed_count, reclaimed;
+    unsigned reclaimed;
     int adrift;
     /* the books */
     unsigned accepted[PRODUCERS * SUBMISSIONS], ended[PRODUCERS * SUBMISSIONS];
@@ -85,12 +115,12 @@ struct stop : rl::test_suite<stop, THREADS> {
             b.life($) = 0;
         for (auto &s : slot)
             store_relaxed(s, 0u);
-        for (auto *a : {&free_block, &fresh, &groups_used, &closed, &spilling, &spill, &notices,
-                        &phase})
+        for (auto *a : {&free_block, &fresh[0], &fresh[1], &groups_used[0], &groups_used[1], &next,
+                        &closed, &spilling, &spill, &notices, &phase, &guests})
             store_relaxed(*a, 0u);
         lanes($) = 1;
         reclaiming = false;
-        filed_count = reclaimed = 0;
+        reclaimed = 0;
         adrift = 0;
         for (unsigned i = 0; i < PRODUCERS * SUBMISSIONS; i++)
             accepted[i] = ended[i] = 0;
@@ -177,51 +207,77 @@ struct stop : rl::test_suite<stop, THREADS> {
         free_it(b);
     }
 
-    bool change(unsigned b, unsigned to)
+    bool change(unsigned b, unsigned from, unsigned to)
     {
-        unsigned seen = PENDING;
+        unsigned seen = from;
 
         touch(b);
-        return load_acquire(blocks[b].word) == PENDING && cas_acq_rel(blocks[b].word, seen, to);
+        return load_acquire(blocks[b].word) == from && cas_acq_rel(blocks[b].word, seen, to);
     }
 
     /* ---- lane.c ---- */
 
     /* The value that it left in the slot; 0: not empty. */
-    unsigned try_slot(unsigned origin, unsigned b)
+    unsigned try_slot(unsigned index, unsigned b)
     {
-        unsigned held = load_relaxed(slot[origin]);
+        unsigned held = load_relaxed(slot[index]);
 
         if (held / 16)
             return 0;
-        store_relaxed(blocks[b].origin, origin);
-        return cas_seq(slot[origin], held, held + b * 16) ? held % 16 + b * 16 : 0;
+        store_relaxed(blocks[b].where, index);
+        return cas_seq(slot[index], held, held + b * 16) ? held % 16 + b * 16 : 0;
     }
 
-    bool take_from(unsigned origin, unsigned held)
+    bool take_from(unsigned index, unsigned held)
     {
-        return cas_acq_rel(slot[origin], held, held % 16 + 1);
+        return cas_acq_rel(slot[index], held, index < SEGMENTS ? held % 16 + 1 : 0u);
     }
 
-    bool take_back(unsigned b)
+    /* By a canceller or a mover, NO_SLOT: it is in none; by the worker out of a lane's alone. */
+    unsigned take_back(unsigned b, unsigned slots)
     {
-        unsigned origin = load_relaxed(blocks[b].origin), held;
+        unsigned index, held;
 
-        if (origin == SPILL_ORIGIN)
-            return false;
-        held = load_relaxed(slot[origin]);
-        return held / 16 == b && take_from(origin, held);
+        touch(b);
+        index = load_seq(blocks[b].where);
+        if (index >= slots)
+            return NO_SLOT;
+        held = load_seq(slot[index]);
+        return held / 16 == b && take_from(index, held) ? index : (unsigned)NO_SLOT;
     }
 
-    void mark_fresh()
+    void mark_fresh(unsigned segment)
     {
         unsigned used = 0;
 
-        if (load_seq(fresh))
+        if (load_seq(fresh[segment]))
             return;
-        if (!load_relaxed(groups_used))
-            cas_seq(groups_used, used, 1u);
-        store_seq(fresh, 1u);
+        if (!load_relaxed(groups_used[segment]))
+            cas_seq(groups_used[segment], used, 1u);
+        store_seq(fresh[segment], 1u);
+    }
+
+    /* The second segment is there from now on. */
+    void add_segment()
+    {
+        unsigned none = 0;
+
+        if (cas_seq(next, none, 1u))
+            model_corner(SEGMENT_ADDED);
+    }
+
+    /* The slot, and what it holds then. NO_SLOT: none is empty. */
+    unsigned find_slot(unsigned b, unsigned &filled)
+    {
+        if (rl::rand(6) == 0)
+            return NO_SLOT; /* no memory */
+        if (!load_seq(next) || rl::rand(2)) {
+            if ((filled = try_slot(0, b)))
+                return 0;
+            if (!load_seq(next))
+                add_segment();
+        }
+        return (filled = try_slot(1, b)) ? 1 : (unsigned)NO_SLOT;
     }
 
     bool submit_to_spill(unsigned b)
@@ -232,7 +288,7 @@ struct stop : rl::test_suite<stop, THREADS> {
         if (mutant != SPILLING_RAISED_LATE)
             open = !load_seq(closed);
         if (open) {
-            store_relaxed(blocks[b].origin, (unsigned)SPILL_ORIGIN);
+            store_relaxed(blocks[b].where, (unsigned)NO_SLOT);
             push(spill, b, &block::spilled);
         } else {
             model_corner(REFUSED_BY_SPILL);
@@ -241,9 +297,10 @@ struct stop : rl::test_suite<stop, THREADS> {
         return open;
     }
 
-    bool settle(unsigned b, unsigned origin, unsigned filled)
+    bool settle(unsigned b, unsigned index, unsigned filled)
     {
-        if (mutant == SETTLED_BY_TIMEOUT ? !take_back(b) : !take_from(origin, filled)) {
+        if (mutant == SETTLED_BY_TIMEOUT ? take_back(b, SEGMENTS) == NO_SLOT
+                                         : !take_from(index, filled)) {
             model_corner(ACCEPTED_THOUGH_CLOSED);
             return true;
         }
@@ -253,40 +310,116 @@ struct stop : rl::test_suite<stop, THREADS> {
 
     bool lane_submit(unsigned b)
     {
-        unsigned origin = rl::rand(SLOTS + 1), filled = 0;
+        unsigned filled = 0, index;
         bool shut = mutant == CLOSED_SEEN_FIRST && load_seq(closed);
 
-        for (unsigned probe = 0; !filled && origin < SLOTS && probe < SLOTS; probe++) {
-            origin = (origin + probe) % SLOTS;
-            filled = try_slot(origin, b);
-        }
-        if (!filled)
+        index = find_slot(b, filled);
+        if (index == NO_SLOT)
             return submit_to_spill(b);
-        mark_fresh();
+        mark_fresh(index);
         model_dawdle(40, $);
         if (mutant == CLOSED_SEEN_RELAXED)
             shut = load_relaxed(closed);
         else if (mutant != CLOSED_SEEN_FIRST)
             shut = load_seq(closed);
-        return !shut || settle(b, origin, filled);
+        return !shut || settle(b, index, filled);
+    }
+
+    /* By a guest: closed or not. */
+    void submit_again(unsigned b)
+    {
+        unsigned filled = 0, index = find_slot(b, filled);
+
+        if (index < NO_SLOT) {
+            mark_fresh(index);
+        } else {
+            model_corner(PUT_AGAIN_TO_SPILL);
+            store_relaxed(blocks[b].where, (unsigned)NO_SLOT);
+            push(spill, b, &block::spilled);
+        }
+        if (closed.load(SEQ))
+            model_corner(PUT_AGAIN_THOUGH_CLOSED);
+        touch_lanes(); /* read again, told and compared */
     }
 
     /* ---- the producers ---- */
 
     void cancel(unsigned b)
     {
-        if (!change(b, CANCELLED))
+        unsigned from;
+
+        if (!change(b, PENDING, CANCELLED)) {
+            cancel_nudged(b);
             return;
+        }
         end(b);
         touch_lanes();
-        if (take_back(b)) {
+        from = take_back(b, SLOTS);
+        if (from < NO_SLOT) {
+            if (mutant == TIMER_TOUCHED_AFTER)
+                touch_lanes();
             store_release(blocks[b].withdrawn, 1u);
-            model_corner(WITHDRAWN);
+            model_corner(from < SEGMENTS ? WITHDRAWN : WHEEL_EMPTIED);
         } else {
             touch_lanes();
             push(notices, b, &block::link);
             model_corner(NOTICED);
         }
+    }
+
+    /* The nudge is the notice. */
+    void cancel_nudged(unsigned b)
+    {
+        add_seq(guests, 1u);
+        if (change(b, NUDGED, CANCELLED)) {
+            end(b);
+            touch_lanes();
+        } else if (change(b, PENDING, CANCELLED)) { /* taken in meanwhile */
+            end(b);
+            touch_lanes();
+            if (take_back(b, SLOTS) < NO_SLOT)
+                store_release(blocks[b].withdrawn, 1u);
+            else
+                push(notices, b, &block::link);
+        }
+        sub_acq_rel(guests, 1u);
+    }
+
+    bool put_again(unsigned b)
+    {
+        unsigned from;
+
+        if (mutant != STOP_IGNORED && load_seq(phase)) {
+            model_corner(NOT_TAKEN_FOR_STOP);
+            return false;
+        }
+        from = take_back(b, SLOTS);
+        if (from == NO_SLOT)
+            return false;
+        model_corner(from < SEGMENTS ? PUT_AGAIN_FROM_LANE : PUT_AGAIN_FROM_WHEEL);
+        blocks[b].place($) = UNMET;
+        touch_lanes(); /* told to `moved` */
+        RL_ASSERT(change(b, NUDGED, PENDING)); /* nobody else has a handle */
+        model_dawdle(40, $);
+        submit_again(b);
+        return true;
+    }
+
+    /* Earlier. */
+    void move(unsigned b)
+    {
+        unsigned seen = PENDING;
+
+        if (mutant != MOVER_NOT_A_GUEST)
+            add_seq(guests, 1u);
+        touch(b);
+        if (cas_seq(blocks[b].word, seen, (unsigned)NUDGED) && !put_again(b)) {
+            touch_lanes();
+            push(notices, b, &block::link);
+            touch_lanes(); /* compared with the wake-up */
+        }
+        if (mutant != MOVER_NOT_A_GUEST)
+            sub_acq_rel(guests, 1u);
     }
 
     void submit(unsigned submission)
@@ -306,7 +439,9 @@ struct stop : rl::test_suite<stop, THREADS> {
         accepted[submission] = 1;
         if (!handle)
             return;
-        if (rl::rand(4))
+        for (unsigned moves = rl::rand(3); moves > 0; moves--)
+            move(b);
+        if (rl::rand(2))
             cancel(b);
         drop(b);
     }
@@ -319,17 +454,34 @@ struct stop : rl::test_suite<stop, THREADS> {
         adrift++;
     }
 
+    unsigned see_wheel_slot(unsigned index)
+    {
+        return mutant == EMPTY_SEEN_RELAXED && reclaiming ? load_relaxed(slot[index])
+                                                          : load_acquire(slot[index]);
+    }
+
     void file(unsigned b)
     {
         if (!reclaiming) {
+            unsigned index = WHEEL_SLOT;
+            while (see_wheel_slot(index))
+                RL_ASSERT(++index < SLOTS);
             blocks[b].place($) = FILED;
-            filed[filed_count++] = b;
-        } else if (change(b, CANCELLED)) {
+            store_relaxed(blocks[b].where, index);
+            store_release(slot[index], b * 16);
+        } else if (change(b, PENDING, CANCELLED)) {
             blocks[b].link($) = reclaimed;
             reclaimed = b;
         } else {
             leave_adrift(b);
         }
+    }
+
+    /* 0: it is empty, or somebody else has emptied it. */
+    unsigned take_wheel_slot(unsigned index)
+    {
+        unsigned held = see_wheel_slot(index);
+        return held && take_from(index, held) ? held / 16 : 0;
     }
 
     void meet(unsigned b)
@@ -345,40 +497,74 @@ struct stop : rl::test_suite<stop, THREADS> {
         }
     }
 
-    void unfile(unsigned b)
+    /* In the spill, or in a mover's hand: looked at again when the nudge was taken in. */
+    void receive_elsewhere(unsigned b)
     {
-        unsigned i = 0;
+        bool nudged;
 
-        while (filed[i] != b)
-            RL_ASSERT(++i < filed_count);
-        filed[i] = filed[--filed_count];
+        model_corner(NUDGED_ELSEWHERE);
+        add_relaxed(blocks[b].refs, 1u);
+        nudged = change(b, NUDGED, PENDING);
+        if (take_back(b, SEGMENTS) < NO_SLOT) {
+            if (nudged)
+                file(b);
+            else
+                drop(b);
+        } else if (!nudged) {
+            blocks[b].noticed($) = 1;
+        }
+        drop(b);
     }
 
     void receive(unsigned b)
     {
         touch(b);
-        if (blocks[b].place($) == UNMET && !take_back(b)) {
-            blocks[b].noticed($) = 1;
+        if (blocks[b].place($) == UNMET && take_back(b, SEGMENTS) == NO_SLOT) {
+            receive_elsewhere(b);
             return;
         }
         if (blocks[b].place($) == FILED)
-            unfile(b);
+            RL_ASSERT(take_wheel_slot(load_relaxed(blocks[b].where)) == b);
         else if (blocks[b].place($) == ADRIFT)
             RL_ASSERT(--adrift >= 0);
-        drop(b);
+        else
+            model_corner(NUDGED_UNMET);
+        if (change(b, NUDGED, PENDING))
+            file(b);
+        else
+            drop(b);
     }
 
-    void sweep()
+    void sweep(unsigned index)
     {
-        for (auto &s : slot) {
-            unsigned held = load_seq(s);
-            while (held / 16) {
-                unsigned b = held / 16;
-                if (cas_seq(s, held, held % 16 + 1)) {
-                    meet(b);
-                    break;
-                }
+        unsigned held = load_seq(slot[index]);
+
+        while (held / 16) {
+            unsigned b = held / 16;
+            if (cas_seq(slot[index], held, held % 16 + 1)) {
+                meet(b);
+                return;
             }
+        }
+    }
+
+    bool has_segment(unsigned index)
+    {
+        if (index == 0)
+            return true;
+        return mutant == RING_READ_ACQUIRE ? load_acquire(next) : load_seq(next);
+    }
+
+    void sweep_segment(unsigned index)
+    {
+        if (!reclaiming) {
+            if (!load_seq(fresh[index]))
+                return;
+            store_seq(fresh[index], 0u);
+            sweep(index);
+        } else if (mutant == GROUPS_USED_ACQUIRE ? load_acquire(groups_used[index])
+                                                 : load_seq(groups_used[index])) {
+            sweep(index);
         }
     }
 
@@ -392,14 +578,10 @@ struct stop : rl::test_suite<stop, THREADS> {
             next = blocks[b].link($);
             receive(b);
         }
-        if (reclaiming) {
+        if (reclaiming)
             quiet = load_seq(spilling) == 0 || mutant == SPILLING_NOT_AWAITED;
-            if (mutant == GROUPS_USED_ACQUIRE ? load_acquire(groups_used) : load_seq(groups_used))
-                sweep();
-        } else if (load_seq(fresh)) {
-            store_seq(fresh, 0u);
-            sweep();
-        }
+        for (unsigned i = 0; i < SEGMENTS && has_segment(i); i++)
+            sweep_segment(i);
         for (b = pop_all(spill); b; b = next) {
             next = blocks[b].spilled($);
             meet(b);
@@ -409,10 +591,12 @@ struct stop : rl::test_suite<stop, THREADS> {
 
     void expire()
     {
-        for (unsigned due = filed_count; due > 0; due--) {
-            unsigned b = filed[--filed_count];
+        for (unsigned i = WHEEL_SLOT; i < SLOTS; i++) {
+            unsigned b = take_wheel_slot(i);
+            if (!b)
+                continue;
             touch(b);
-            if (change(b, EXPIRED)) {
+            if (change(b, PENDING, EXPIRED)) {
                 model_corner(RAN);
                 end(b);
                 drop(b);
@@ -436,20 +620,27 @@ struct stop : rl::test_suite<stop, THREADS> {
         driving.unlock($);
     }
 
-    /* ---- lifecycle.c ---- */
+    /* ---- stop.c ---- */
 
     void reclaim_all()
     {
-        bool quiet;
+        bool quiet, before;
 
         reclaiming = true;
         for (;;) {
+            before = mutant != GUESTS_READ_AFTER && load_seq(guests) > 0;
             quiet = collect();
-            while (filed_count > 0)
-                file(filed[--filed_count]);
-            if (quiet && (adrift == 0 || mutant == STOP_LEAVES_ADRIFT))
+            for (unsigned i = WHEEL_SLOT; i < SLOTS; i++) {
+                unsigned b = take_wheel_slot(i);
+                if (b)
+                    file(b);
+            }
+            if (quiet && !before && (adrift == 0 || mutant == STOP_LEAVES_ADRIFT) &&
+                (mutant == GUESTS_READ_BEFORE || load_seq(guests) == 0))
                 return;
-            model_corner(quiet ? WAITED_FOR_NOTICE : WAITED_FOR_SPILL);
+            model_corner(!quiet       ? WAITED_FOR_SPILL
+                         : adrift > 0 ? WAITED_FOR_NOTICE
+                                      : WAITED_FOR_GUEST);
             rl::yield(1, $);
         }
     }
