@@ -6,9 +6,10 @@
  * src/timeout.h, on sequentially consistent memory and with a compare-and-swap loop as one step
  * (test/model/ends.cc has the memory orders, but only samples the interleavings).
  *
- * Two threads with a handle cancel it, wait for its run, or move its deadline; the worker takes it
- * from its slot or the spill, files it, runs it or hands it to an executor's thread, once or
- * periodically, re-armed by its task or not; then stop reclaims. Nothing polls: whoever waits is
+ * Two threads with a handle cancel it, wait for its run, or move its deadline: earlier, they take it
+ * out of its slot, in the lane or in the wheel, and put it into the lane again; the worker takes it
+ * from its slot or the spill, files it, takes it out and runs it or hands it to an executor's
+ * thread, once or periodically, re-armed by its task or not; then stop reclaims. Nothing polls: whoever waits is
  * blocked, so that a lost notice is a deadlock.
  *
  * By default four of the eight combinations of slot or spill, once or periodic, worker or executor;
@@ -42,11 +43,11 @@ byte refs = 3;
 bool withdrawn, run_on, linked, freed;
 bool periodic, executor;
 /* the timer */
-bool in_slot, in_spill, notice, lanes_gone, over;
+bool in_slot, in_spill, in_wheel, notice, lanes_gone, over, stopping;
 byte guests, jobs;
 /* the worker's own */
 byte place = UNMET, adrift, now = 1;
-bool out, noticed, reclaiming, reclaimed; /* out: BUCKET is that of what is with the executor */
+bool out, noticed, reclaiming, reclaimed; /* out: in the slot of what is with the executor */
 /* the books */
 byte ended;
 bool running, no_more_runs;
@@ -71,6 +72,7 @@ inline drop()
     }
 }
 
+/* Of the lane: by anybody; of the wheel, too: by a canceller or a mover. */
 inline take_slot(got)
 {
     atomic {
@@ -78,6 +80,17 @@ inline take_slot(got)
         touch_lanes();
         got = in_slot;
         in_slot = false
+    }
+}
+
+inline take_any_slot(got)
+{
+    atomic {
+        touch();
+        touch_lanes();
+        got = in_slot || in_wheel;
+        in_slot = false;
+        in_wheel = false
     }
 }
 
@@ -96,7 +109,7 @@ inline notify()
 
 inline cancel_pending(got)
 {
-    take_slot(got);
+    take_any_slot(got);
     if
     :: got -> d_step { touch(); withdrawn = true }
     :: else -> notify()
@@ -140,21 +153,62 @@ inline cancel(from, got)
     got = false
 }
 
-inline move(to, from)
+/* Its word is read again when it is in the slot; what that tells the lane is in model/wakeup.cc. */
+inline put_again(from)
 {
+    place = UNMET;
     atomic {
         touch();
         from = code;
         if
-        :: from == PENDING && to < deadline -> code = NUDGED; deadline = to
-        :: from == PENDING && to >= deadline -> deadline = to; from = LAST
-        :: from == NUDGED -> deadline = to
-        :: else
+        :: code == NUDGED -> code = PENDING
+        :: else /* cancelled */
         fi
     }
     if
-    :: from == PENDING -> notify(); touch()
-    :: else
+    :: from == NUDGED -> d_step { touch_lanes(); in_slot = true }
+    :: else -> d_step { touch(); withdrawn = true }
+    fi
+}
+
+inline move(to, from, got)
+{
+    if
+    :: code == PENDING && to < deadline || code == NUDGED ->
+        guests++;
+        atomic {
+            touch();
+            from = code;
+            if
+            :: from == PENDING && to < deadline -> code = NUDGED; deadline = to
+            :: from == PENDING && to >= deadline -> deadline = to; from = LAST
+            :: from == NUDGED -> deadline = to
+            :: else
+            fi
+        }
+        if
+        :: from == PENDING ->
+            if
+            :: !stopping -> take_any_slot(got)
+            :: stopping
+            fi;
+            if
+            :: got -> put_again(from)
+            :: else -> notify(); touch()
+            fi;
+            d_step { touch_lanes(); got = false } /* compared with the wake-up */
+        :: from == NUDGED -> touch_lanes()
+        :: else
+        fi;
+        guests--
+    :: else ->
+        atomic {
+            touch();
+            if
+            :: code == PENDING && to >= deadline -> deadline = to
+            :: else
+            fi
+        }
     fi
 }
 
@@ -164,8 +218,8 @@ proctype user(byte ops)
     bool got;
 
     do
-    :: ops > 0 -> move(1, scratch); ops--
-    :: ops > 0 -> move(2, scratch); ops--
+    :: ops > 0 -> move(1, scratch, got); ops--
+    :: ops > 0 -> move(2, scratch, got); ops--
     :: ops > 0 ->
         cancel(scratch, got);
         ops = 0;
@@ -251,7 +305,7 @@ inline leave_adrift()
 inline file()
 {
     if
-    :: atomic { !reclaiming -> touch(); place = BUCKET }
+    :: atomic { !reclaiming -> touch(); place = BUCKET; in_wheel = true; out = false }
     :: else ->
         atomic {
             touch();
@@ -293,23 +347,30 @@ inline take_nudge(scratch)
     }
 }
 
+/* In no slot: a reference is held while the slot is looked at again. */
 inline receive(scratch, got)
 {
     d_step { touch(); got = true };
     if
     :: place == UNMET -> take_slot(got)
+    :: place == BUCKET -> d_step { assert(in_wheel); in_wheel = false }
     :: place == ADRIFT -> d_step { assert(adrift > 0); adrift-- }
-    :: else
     fi;
     if
-    :: got -> d_step { place = ADRIFT; out = false }
-    :: else
+    :: got -> place = ADRIFT; take_nudge(scratch)
+    :: else ->
+        refs++;
+        take_nudge(scratch);
+        take_slot(got);
+        if
+        :: scratch == 0 && !got -> noticed = true
+        :: else
+        fi;
+        drop()
     fi;
-    take_nudge(scratch);
     if
     :: scratch == 1 && got -> file()
     :: scratch == 0 && got -> drop()
-    :: scratch == 0 && !got -> noticed = true
     :: else
     fi;
     scratch = 0;
@@ -336,13 +397,20 @@ inline collect(scratch, got)
     fi
 }
 
+inline take_wheel_slot(got)
+{
+    d_step {
+        got = in_wheel;
+        in_wheel = false
+    }
+}
+
 inline dispatch(scratch)
 {
-    refs++;
+    d_step { touch(); refs++; place = BUCKET; in_wheel = true; out = true };
     if
     :: jobs++
-    :: refs--; /* refused */
-        atomic {
+    :: atomic { /* refused */
             touch();
             scratch = code;
             if
@@ -351,9 +419,10 @@ inline dispatch(scratch)
             fi
         }
         if
-        :: scratch == DISPATCHED -> place = ADRIFT; out = false; drop()
+        :: scratch == DISPATCHED -> d_step { assert(in_wheel); in_wheel = false }; drop()
         :: else
         fi;
+        drop(); /* the job's */
         scratch = 0
     fi
 }
@@ -365,7 +434,7 @@ inline run_due(scratch)
         scratch = code;
         if
         :: code == PENDING && deadline > now -> scratch = LAST
-        :: code == PENDING && deadline <= now && executor -> code = DISPATCHED; out = true
+        :: code == PENDING && deadline <= now && executor -> code = DISPATCHED
         :: code == PENDING && deadline <= now && !executor -> code = RUNNING; begin_run()
         :: else
         fi
@@ -388,16 +457,19 @@ inline run_due(scratch)
 
 inline stop(scratch, got)
 {
+    stopping = true;
     reclaiming = true;
     do
-    :: collect(scratch, got);
+    :: before = guests > 0;
+        collect(scratch, got);
+        take_wheel_slot(got);
         if
-        :: place == BUCKET -> out = false; file()
+        :: got -> got = false; file()
         :: else
         fi;
         if
-        :: adrift == 0 && guests == 0 -> break
-        :: else -> (notice || (adrift == 0 && guests == 0))
+        :: !before && adrift == 0 && guests == 0 -> break
+        :: else -> (notice || in_slot || (adrift == 0 && guests == 0))
         fi
     od;
     lanes_gone = true;
@@ -411,14 +483,19 @@ inline stop(scratch, got)
 proctype worker()
 {
     byte passes, scratch;
-    bool got;
+    bool got, before;
 
     do
     :: passes < PASSES ->
         passes++;
         collect(scratch, got);
         if
-        :: place == BUCKET && !out && deadline <= now -> run_due(scratch)
+        :: in_wheel && !out && deadline <= now ->
+            take_wheel_slot(got);
+            if
+            :: got -> got = false; run_due(scratch)
+            :: else
+            fi
         :: else
         fi;
         now = 2

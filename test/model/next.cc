@@ -1,73 +1,109 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What hwt_timer_next_deadline says beside the worker (rule C15): estimate against take_bound,
- * lane_sweep, receive and worker_plan; lane_tell_moved against the nudges it speaks of; a re-arm on
- * an executor's thread and the end of that run.
+ * What hwt_timer_next_deadline says (rule C15): estimate and look_ahead against take_bound,
+ * lane_sweep, lane_restore_earliest, receive and worker_plan; put_again, and lane_tell_moved against
+ * the nudges that it speaks of; a re-arm on an executor's thread and the end of that run.
  *
- * One thread submits a timeout, two move it earlier when that has returned, a third runs another
- * one on an executor and re-arms it. The worker takes in what comes, files it and plans, over and
- * over; nothing expires. Whoever asks may not be told a later deadline than that of any call that
- * had returned before.
+ * One thread submits a timeout, two move it earlier when that has returned: they take it out of its
+ * slot in a lane or in the wheel and put it into a lane again, or queue a nudge. A third runs
+ * another one on an executor and re-arms it, or moves the first one, mostly later. The worker takes
+ * in what comes, leaves in the lanes what is not due soon, files it and plans, over and over;
+ * nothing expires. Whoever asks may not be told a later deadline than that of any call that had
+ * returned before: beside the worker, or as the worker, who looks ahead.
  */
 #include "model.h"
 
 enum {
     LOWERED_AFTER_TAKING = 1,
     TAKEN_UNSEEN,
-    MOVED_TOLD_FIRST,
-    MOVED_TELLS_ITS_OWN,
     MOVED_NOT_TOLD,
     LATER_NOT_TOLD,
-    TAKEN_AFTER_NOTICES,
     ASKS_WORKER_FIRST,
-    ASKS_ONCE,
     RAISED_BEFORE_FILED,
     RAISED_BESIDE_GUESTS,
     SIGNED_IN_LATE,
     REARMED_FORGOTTEN,
     REARMED_COUNTED_LATE,
     REARMED_UNCOUNTED_EARLY,
-    NO_FENCE_AFTER_TAKING,
+    RAISED_BESIDE_NOTICES,
+    LANES_SEEN_BEFORE_GUESTS,
+    RAISED_ABOVE_LANES,
+    TOLD_AFTER_PENDING,
+    NOT_READ_AGAIN,
+    LEFT_NOT_TOLD,
+    SEGMENT_NOT_TOLD,
+    LANE_NOT_TOLD,
+    WHEEL_SEEN_LAST,
+    NOTICES_NOT_AHEAD,
+    REARMED_SEEN_FIRST,
 };
 
 static const model_case mutants[] = {
     {LOWERED_AFTER_TAKING, "bound lowered after it was taken from the lane"},
     {TAKEN_UNSEEN, "bound taken by an exchange, though it may be lower by now"},
-    {MOVED_TOLD_FIRST, "`moved` told before the nudge is queued"},
-    {MOVED_TELLS_ITS_OWN, "mover tells the deadline it set, not the word's"},
     {MOVED_NOT_TOLD, "second mover relies on the first one's telling"},
     {LATER_NOT_TOLD, "whoever moves a nudged one later tells nobody"},
-    {TAKEN_AFTER_NOTICES, "`moved` taken after the notices"},
-    {ASKS_WORKER_FIRST, "asker reads next_deadline first, and not again"},
-    {ASKS_ONCE, "asker looks once, though a deadline may come back to a lane"},
+    {ASKS_WORKER_FIRST, "asker reads next_deadline first"},
     {RAISED_BEFORE_FILED, "plan raises the bound before what was taken is filed"},
     {RAISED_BESIDE_GUESTS, "plan raises the bound while a mover has not queued his nudge"},
     {SIGNED_IN_LATE, "mover signs in after he has won the word"},
     {REARMED_FORGOTTEN, "plan leaves out what has been re-armed and runs on"},
     {REARMED_COUNTED_LATE, "re-arm counted after its deadline was told"},
     {REARMED_UNCOUNTED_EARLY, "re-arm counted out before its notice is queued"},
-    {NO_FENCE_AFTER_TAKING, "no order between taking `moved` and looking for the notices"},
+    {RAISED_BESIDE_NOTICES, "plan raises the bound while a nudge is queued"},
+    {LANES_SEEN_BEFORE_GUESTS, "plan does not look at the lanes again after the guests"},
+    {RAISED_ABOVE_LANES, "plan raises the bound above what the lanes say"},
+    {TOLD_AFTER_PENDING, "mover tells `moved` when the word is pending again"},
+    {NOT_READ_AGAIN, "mover does not read the word again when he has filled the slot"},
+    {LEFT_NOT_TOLD, "what is left at a sweep is not told"},
+    {SEGMENT_NOT_TOLD, "deadline told to the lane, not to its segment"},
+    {LANE_NOT_TOLD, "deadline told to the segment, not to its lane"},
+    {WHEEL_SEEN_LAST, "who looks ahead looks at the wheel after the guests"},
+    {NOTICES_NOT_AHEAD, "who looks ahead answers beside a nudge that is queued"},
+    {REARMED_SEEN_FIRST, "who looks ahead raises the bound past what was re-armed meanwhile"},
 };
 
+/* The runner, or one who moves it later. */
 enum { SUBMITTER, MOVER, MOVER_2, RUNNER, WORKER, ASKER, THREADS };
 enum { PENDING, NUDGED, RUNNING, REARMED };
-enum { LANES = 2, BOTH = 2 };
+enum { LANES = 2, SEGMENTS = 2, BOTH = 2 };
+enum { NO_SLOT, LANE_SLOT, WHEEL_SLOT = LANE_SLOT + LANES * SEGMENTS };
 enum place { UNMET, WHEEL, ADRIFT };
 
-enum corner { SAID_EXACTLY, LEFT_ADRIFT, KEPT_FOR_GUESTS, FOUND_REARMED, CORNERS };
+enum corner {
+    SAID_EXACTLY,
+    LEFT_ADRIFT,
+    KEPT_FOR_PROMISES,
+    FOUND_REARMED,
+    LEFT,
+    PUT_FROM_LANE,
+    PUT_FROM_WHEEL,
+    NUDGED_IN_HAND,
+    FOUND_AGAIN,
+    MOVED_LATER,
+    LOOKED_AHEAD,
+    CORNERS,
+};
 
-static const unsigned never = 1000, bystander = 20;
+static const unsigned never = 1000, bystander = 20, later = 7;
+
+struct segment {
+    rl::atomic<unsigned> earliest, slot; /* odd: it is here; counts */
+};
 
 struct next : rl::test_suite<next, THREADS> {
-    rl::atomic<unsigned> slot;
+    segment segments[LANES][SEGMENTS];
     rl::atomic<unsigned> earliest[LANES], moved[LANES], notices[LANES]; /* a bit for each timeout */
     rl::atomic<unsigned> word[BOTH];                                    /* deadline, code */
+    rl::atomic<unsigned> where, wheel; /* of the first one; the wheel's slot for it */
     rl::atomic<unsigned> guests, rearmed, next_deadline;
     rl::atomic<unsigned> returned[THREADS];
+    place at;
     /* the worker's own */
-    place where[BOTH];
     unsigned filed[BOTH];
-    bool dispatched, runs;
+    bool dispatched;
+    /* what happens in this run */
+    bool runs, moves_later, still;
 
     static unsigned deadline_of(unsigned thread)
     {
@@ -76,27 +112,36 @@ struct next : rl::test_suite<next, THREADS> {
     }
 
     static unsigned word_make(unsigned deadline, unsigned code) { return deadline * 4 + code; }
+    static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
     void before()
     {
-        model_setup setup(THREADS, 12);
-        store_relaxed(slot, 0u);
+        unsigned kind = rl::rand(4);
+
+        model_setup setup(THREADS, 20);
         for (unsigned i = 0; i < LANES; i++) {
+            for (segment &s : segments[i]) {
+                store_relaxed(s.earliest, never);
+                store_relaxed(s.slot, 0u);
+            }
             store_relaxed(earliest[i], never);
             store_relaxed(moved[i], never);
             store_relaxed(notices[i], 0u);
         }
         store_relaxed(word[0], word_make(9, PENDING));
         store_relaxed(word[1], word_make(1, RUNNING));
+        store_relaxed(where, (unsigned)NO_SLOT);
+        store_relaxed(wheel, 0u);
         store_relaxed(guests, 0u);
         store_relaxed(rearmed, 0u);
         store_relaxed(next_deadline, bystander);
         for (unsigned i = 0; i < THREADS; i++)
             store_relaxed(returned[i], 0u);
-        where[0] = UNMET;
-        where[1] = ADRIFT;
+        at = UNMET;
         filed[0] = filed[1] = never;
-        dispatched = runs = rl::rand(2);
+        dispatched = runs = kind == 0;
+        moves_later = kind == 1;
+        still = rl::rand(4) == 0; /* a tour is on all the time: nothing is put again */
     }
 
     /* ---- lane.c ---- */
@@ -111,12 +156,37 @@ struct next : rl::test_suite<next, THREADS> {
         }
     }
 
+    void announce(unsigned lane, segment &s, unsigned deadline)
+    {
+        if (mutant != SEGMENT_NOT_TOLD)
+            lower(s.earliest, deadline);
+        if (mutant != LANE_NOT_TOLD)
+            lower(earliest[lane], deadline);
+    }
+
+    segment &fill(unsigned lane)
+    {
+        unsigned index = rl::rand(SEGMENTS);
+        segment &s = segments[lane][index];
+        unsigned empty = load_relaxed(s.slot);
+
+        store_relaxed(where, LANE_SLOT + lane * SEGMENTS + index);
+        RL_ASSERT(empty % 2 == 0 && cas_seq(s.slot, empty, empty + 1));
+        return s;
+    }
+
     void submit()
     {
-        unsigned empty = 0;
+        announce(0, fill(0), deadline_of(SUBMITTER));
+    }
 
-        RL_ASSERT(cas_seq(slot, empty, 1u));
-        lower(earliest[0], deadline_of(SUBMITTER));
+    void submit_again(unsigned lane, unsigned deadline)
+    {
+        segment &s = fill(lane);
+
+        if (mutant != NOT_READ_AGAIN)
+            deadline = least(deadline, add_acq_rel(word[0], 0u) / 4);
+        announce(lane, s, deadline);
     }
 
     void lane_notify(unsigned lane, unsigned timeout)
@@ -129,17 +199,50 @@ struct next : rl::test_suite<next, THREADS> {
         rl::atomic_thread_fence(SEQ);
     }
 
+    rl::atomic<unsigned> &lane_slot(unsigned in)
+    {
+        return segments[(in - LANE_SLOT) / SEGMENTS][(in - LANE_SLOT) % SEGMENTS].slot;
+    }
+
     /* ---- handle.c ---- */
 
-    void nudge(unsigned lane, unsigned own)
+    bool take_out()
     {
-        if (mutant == MOVED_TOLD_FIRST)
-            lower(moved[lane], load_seq(word[0]) / 4);
+        unsigned in = load_seq(where), held;
+
+        if (in == NO_SLOT)
+            return false;
+        rl::atomic<unsigned> &slot = in == WHEEL_SLOT ? wheel : lane_slot(in);
+        held = load_seq(slot);
+        if (held % 2 == 0 || !cas_acq_rel(slot, held, in == WHEEL_SLOT ? 0u : held + 1))
+            return false;
+        model_corner(in == WHEEL_SLOT ? PUT_FROM_WHEEL : PUT_FROM_LANE);
+        return true;
+    }
+
+    bool put_again(unsigned lane)
+    {
+        unsigned seen;
+
+        if (still || !take_out())
+            return false;
+        at = UNMET;
+        seen = load_acquire(word[0]);
+        do {
+            if (mutant != TOLD_AFTER_PENDING)
+                lower(moved[lane], seen / 4);
+        } while (!cas_acq_rel(word[0], seen, word_make(seen / 4, PENDING)));
+        model_dawdle(20, $);
+        if (mutant == TOLD_AFTER_PENDING)
+            lower(moved[lane], seen / 4);
+        submit_again(lane, seen / 4);
+        return true;
+    }
+
+    void nudge(unsigned lane)
+    {
         lane_notify(lane, 0);
-        if (mutant == MOVED_TELLS_ITS_OWN)
-            lower(moved[lane], own);
-        else if (mutant != MOVED_TOLD_FIRST)
-            lower(moved[lane], load_seq(word[0]) / 4);
+        lower(moved[lane], load_seq(word[0]) / 4);
     }
 
     void move(unsigned thread)
@@ -158,10 +261,33 @@ struct next : rl::test_suite<next, THREADS> {
             if (seen % 4 == NUDGED && mutant != LATER_NOT_TOLD)
                 lower(moved[lane], deadline);
         } else if (seen % 4 == PENDING) {
-            nudge(lane, deadline);
+            if (!put_again(lane))
+                nudge(lane);
         } else if (mutant != MOVED_NOT_TOLD) {
             lower(moved[lane], deadline);
         }
+        sub_acq_rel(guests, 1u);
+    }
+
+    /* Whatever it is by now; while it is pending nobody is told. */
+    void move_later()
+    {
+        unsigned seen = load_acquire(word[0]), to;
+
+        while (seen % 4 == PENDING && later >= seen / 4) {
+            if (!cas_acq_rel(word[0], seen, word_make(later, PENDING)))
+                continue;
+            model_corner(MOVED_LATER);
+            return;
+        }
+        add_seq(guests, 1u);
+        do {
+            to = seen % 4 == NUDGED || later < seen / 4 ? NUDGED : PENDING;
+        } while (!cas_seq(word[0], seen, word_make(later, to)));
+        if (seen % 4 == NUDGED)
+            lower(moved[1], later);
+        else if (to == NUDGED && !put_again(1))
+            nudge(1);
         sub_acq_rel(guests, 1u);
     }
 
@@ -205,22 +331,26 @@ struct next : rl::test_suite<next, THREADS> {
             store_seq(next_deadline, deadline);
     }
 
-    bool take_nudge(unsigned timeout)
+    void take_nudge(unsigned timeout)
     {
         unsigned seen = load_acquire(word[timeout]);
 
-        while (seen % 4 == NUDGED) {
-            if (cas_acq_rel(word[timeout], seen, word_make(seen / 4, PENDING)))
-                return true;
-        }
-        return false;
+        do {
+            RL_ASSERT(seen % 4 == NUDGED);
+            lower_bound(seen / 4);
+        } while (!cas_acq_rel(word[timeout], seen, word_make(seen / 4, PENDING)));
     }
 
     void file(unsigned timeout)
     {
         filed[timeout] = load_relaxed(word[timeout]) / 4;
-        where[timeout] = WHEEL;
         lower_bound(filed[timeout]);
+        if (timeout == 1)
+            return;
+        RL_ASSERT(!load_acquire(wheel));
+        store_relaxed(where, (unsigned)WHEEL_SLOT);
+        at = WHEEL;
+        store_release(wheel, 1u);
     }
 
     void meet()
@@ -228,32 +358,54 @@ struct next : rl::test_suite<next, THREADS> {
         if (load_acquire(word[0]) % 4 == PENDING) {
             file(0);
         } else {
-            where[0] = ADRIFT;
+            store_relaxed(where, (unsigned)NO_SLOT);
+            at = ADRIFT;
             model_corner(LEFT_ADRIFT);
         }
     }
 
-    bool take_slot()
+    bool take_slot(rl::atomic<unsigned> &slot)
     {
         unsigned held = load_seq(slot);
-        return held == 1 && cas_seq(slot, held, 2u);
+        return held % 2 && cas_seq(slot, held, held + 1);
     }
 
-    void receive(unsigned timeout)
+    bool lane_take_back()
     {
-        if (timeout == 1)
-            dispatched = false;
-        else if (where[0] == UNMET)
-            RL_ASSERT(take_slot());
-        RL_ASSERT(take_nudge(timeout));
-        file(timeout);
+        unsigned in = load_seq(where);
+        return in >= LANE_SLOT && in < WHEEL_SLOT && take_slot(lane_slot(in));
     }
 
-    bool take_bound(rl::atomic<unsigned> &bound)
+    void receive_rearmed()
+    {
+        dispatched = false;
+        take_nudge(1);
+        file(1);
+    }
+
+    void receive()
+    {
+        bool here = at != UNMET || lane_take_back();
+        unsigned held = 1;
+
+        if (at == WHEEL)
+            RL_ASSERT(cas_acq_rel(wheel, held, 0u));
+        take_nudge(0);
+        if (!here) {
+            model_corner(NUDGED_IN_HAND);
+            here = lane_take_back();
+            if (here)
+                model_corner(FOUND_AGAIN);
+        }
+        if (here)
+            file(0);
+    }
+
+    bool take_bound(rl::atomic<unsigned> &bound, unsigned horizon)
     {
         unsigned seen = load_seq(bound);
 
-        while (seen < never) {
+        while (seen <= horizon) {
             if (mutant != LOWERED_AFTER_TAKING)
                 lower_bound(seen);
             if (mutant == TAKEN_UNSEEN)
@@ -275,29 +427,62 @@ struct next : rl::test_suite<next, THREADS> {
             return;
         head = exchange_relaxed(notices[lane], 0u);
         rl::atomic_thread_fence(ACQUIRE);
-        for (unsigned i = 0; i < BOTH; i++) {
-            if (head >> i & 1)
-                receive(i);
+        if (head & 1)
+            receive();
+        if (head & 2)
+            receive_rearmed();
+    }
+
+    void sweep(unsigned lane, segment &s, unsigned near)
+    {
+        unsigned deadline;
+
+        if (load_seq(s.slot) % 2 == 0)
+            return;
+        deadline = load_relaxed(word[0]) / 4;
+        if (deadline <= near) {
+            if (take_slot(s.slot))
+                meet();
+        } else {
+            model_corner(LEFT);
+            if (mutant != LEFT_NOT_TOLD)
+                announce(lane, s, deadline);
         }
     }
 
-    void collect(unsigned lane)
+    void restore_earliest(unsigned lane)
     {
-        if (mutant != TAKEN_AFTER_NOTICES && take_bound(moved[lane]) &&
-            mutant != NO_FENCE_AFTER_TAKING)
+        unsigned deadline = never;
+
+        for (segment &s : segments[lane])
+            deadline = least(deadline, load_seq(s.earliest));
+        lower(earliest[lane], deadline);
+    }
+
+    void collect(unsigned lane, unsigned horizon, unsigned near)
+    {
+        if (take_bound(moved[lane], never - 1))
             rl::atomic_thread_fence(SEQ);
         take_notices(lane);
-        if (mutant == TAKEN_AFTER_NOTICES)
-            take_bound(moved[lane]);
-        if (lane == 0 && rl::rand(2) && take_bound(earliest[0])) {
+        if (!take_bound(earliest[lane], horizon))
+            return;
+        for (segment &s : segments[lane]) {
+            if (!take_bound(s.earliest, horizon))
+                continue;
             if (mutant == RAISED_BEFORE_FILED)
                 plan();
-            if (take_slot())
-                meet();
+            sweep(lane, s, near);
         }
+        restore_earliest(lane);
     }
 
-    /* ---- worker.c ---- */
+    void intake(unsigned horizon, unsigned near)
+    {
+        for (unsigned i = 0; i < LANES; i++)
+            collect(i, horizon, near);
+    }
+
+    /* ---- worker.c, filing.c ---- */
 
     unsigned rearmed_earliest()
     {
@@ -312,34 +497,107 @@ struct next : rl::test_suite<next, THREADS> {
         return seen / 4;
     }
 
-    static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
+    /* What a mover has taken out of its slot the wheel does not know. */
+    unsigned wheel_next()
+    {
+        return least(bystander, least(filed[1], load_acquire(wheel) ? filed[0] : never));
+    }
+
+    unsigned lanes_earliest()
+    {
+        unsigned deadline = never;
+
+        if (mutant == RAISED_ABOVE_LANES)
+            return never;
+        for (unsigned i = 0; i < LANES; i++)
+            deadline = least(deadline, load_seq(earliest[i]));
+        return deadline;
+    }
+
+    bool more_is_promised()
+    {
+        bool more = mutant != RAISED_BESIDE_GUESTS && load_seq(guests) > 0;
+
+        for (unsigned i = 0; !more && mutant != RAISED_BESIDE_NOTICES && i < LANES; i++)
+            more = load_relaxed(notices[i]);
+        return more;
+    }
+
+    /* The lanes last: who is no guest any more has told his lane. */
+    void raise_bound(unsigned deadline)
+    {
+        unsigned bound = load_relaxed(next_deadline);
+
+        if (deadline > bound && more_is_promised()) {
+            model_corner(KEPT_FOR_PROMISES);
+            return;
+        }
+        if (deadline > bound && mutant != LANES_SEEN_BEFORE_GUESTS)
+            deadline = least(deadline, lanes_earliest());
+        if (deadline != bound)
+            store_seq(next_deadline, deadline);
+    }
 
     void plan()
     {
-        unsigned deadline = least(bystander, least(filed[0], filed[1]));
+        unsigned deadline = wheel_next();
 
-        for (unsigned i = 0; i < LANES; i++)
-            deadline = least(deadline, load_seq(earliest[i]));
-        deadline = least(deadline, rearmed_earliest());
-        if (deadline < load_relaxed(next_deadline) || mutant == RAISED_BESIDE_GUESTS ||
-            load_seq(guests) == 0)
-            store_seq(next_deadline, deadline);
-        else
-            model_corner(KEPT_FOR_GUESTS);
+        deadline = least(deadline, lanes_earliest());
+        raise_bound(least(deadline, rearmed_earliest()));
     }
 
     void work()
     {
-        for (unsigned passes = 2 + rl::rand(4); passes > 0; passes--) {
-            for (unsigned i = 0; i < LANES; i++)
-                collect(i);
-            plan();
+        static const unsigned horizons[] = {4, 6, 9, never - 1};
+
+        for (unsigned passes = 2 + rl::rand(5); passes > 0; passes--) {
+            unsigned horizon = horizons[rl::rand(4)];
+            if (rl::rand(4) == 0) {
+                look_ahead();
+            } else {
+                intake(horizon, rl::rand(2) ? horizon : horizons[rl::rand(4)]);
+                plan();
+            }
         }
     }
 
     /* ---- drive.c ---- */
 
-    unsigned estimate_once()
+    unsigned known()
+    {
+        unsigned deadline = bystander;
+
+        for (unsigned i = SUBMITTER; i <= RUNNER; i++) {
+            if (load_acquire(returned[i]))
+                deadline = least(deadline, moves_later && i > SUBMITTER ? later : deadline_of(i));
+        }
+        return deadline;
+    }
+
+    void look_ahead()
+    {
+        unsigned told = known(), said;
+        bool promised = load_seq(guests) > 0;
+
+        said = rearmed_earliest();
+        intake(never - 1, never - 1);
+        if (mutant != WHEEL_SEEN_LAST)
+            said = least(said, wheel_next());
+        if (promised || (mutant == NOTICES_NOT_AHEAD ? load_seq(guests) > 0 : more_is_promised()))
+            said = least(said, load_relaxed(next_deadline));
+        said = least(said, lanes_earliest());
+        if (mutant == WHEEL_SEEN_LAST)
+            said = least(said, wheel_next());
+        RL_ASSERT(said <= told);
+        if (said < bystander)
+            model_corner(LOOKED_AHEAD);
+        if (mutant != REARMED_SEEN_FIRST) /* one may have been, and been taken from a lane, since */
+            said = least(said, rearmed_earliest());
+        raise_bound(said);
+    }
+
+    /* One look; the code takes another one. */
+    unsigned estimate()
     {
         unsigned said = mutant == ASKS_WORKER_FIRST ? load_seq(next_deadline) : never;
 
@@ -350,29 +608,23 @@ struct next : rl::test_suite<next, THREADS> {
         return mutant == ASKS_WORKER_FIRST ? said : least(said, load_seq(next_deadline));
     }
 
-    unsigned estimate()
-    {
-        unsigned said = estimate_once();
-        if (mutant == ASKS_ONCE || mutant == ASKS_WORKER_FIRST)
-            return said;
-        return least(said, estimate_once());
-    }
-
     void ask()
     {
         for (unsigned times = 4; times > 0; times--) {
-            unsigned known = bystander, said;
-            for (unsigned i = SUBMITTER; i <= RUNNER; i++) {
-                if (load_acquire(returned[i]))
-                    known = least(known, deadline_of(i));
-            }
-            said = estimate();
-            RL_ASSERT(said <= known);
-            if (said == known && known < bystander)
+            unsigned told = known(), said = estimate();
+            RL_ASSERT(said <= told);
+            if (said == told && told < bystander)
                 model_corner(SAID_EXACTLY);
             for (unsigned steps = rl::rand(12); steps > 0; steps--)
                 rl::yield(1, $);
         }
+    }
+
+    /* By a handle, which they have when it was submitted. */
+    void await_handle()
+    {
+        while (!load_acquire(returned[SUBMITTER]))
+            rl::yield(1, $);
     }
 
     void thread(unsigned index)
@@ -380,21 +632,25 @@ struct next : rl::test_suite<next, THREADS> {
         switch (index) {
         case SUBMITTER: submit(); break;
         case MOVER:
-        case MOVER_2: /* by a handle, which they have when it was submitted */
-            while (!load_acquire(returned[SUBMITTER]))
-                rl::yield(1, $);
+        case MOVER_2:
+            await_handle();
             move(index);
             break;
         case RUNNER:
-            if (!runs)
+            if (runs) {
+                rearm();
+            } else if (moves_later) {
+                await_handle();
+                move_later();
+            } else {
                 return;
-            rearm();
+            }
             break;
         case WORKER: work(); break;
         default: ask(); break;
         }
         store_release(returned[index], 1u);
-        if (index == RUNNER) {
+        if (index == RUNNER && runs) {
             model_dawdle(20, $);
             report();
         }
