@@ -1,57 +1,76 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One timeout and everybody who may end it (G2, G8, G9; rules C1, C5 and C6): timeout.c, handle.c,
- * run.c, and what intake.c and filing.c do with it, followed step by step.
+ * run.c, visit.c, and what intake.c and filing.c do with it, followed step by step.
  *
- * Up to three threads with a handle cancel it, wait for its end, or move it. The worker takes it in
- * from a slot or from the spill, and runs it, itself or on two threads of an executor, once or
- * periodically; its task may re-arm it. Then the worker's thread acts as stop. It must end exactly
- * once and be freed exactly once, after everybody's last access (`life` is read at each, written by
- * free, and relacy knows a race when it sees one); its link is used for one queue at a time; no run
- * starts after a cancel has returned, none is on after a cancel_sync; and after stop has returned
- * nobody touches the lanes (`lanes`, in the same way).
+ * Up to three threads with a handle cancel it, wait for its end, or move it; who moves it earlier
+ * takes it out of its slot, if he can, and puts it into one of two slots of a lane anew, or into
+ * the spill. The worker takes it in from there, or leaves it there for a while; moves it from slot
+ * to slot of its wheel, and into the front of the agenda; runs it, itself or on two threads of an
+ * executor, once or periodically; its task may re-arm it. Now and then it shows what it has to a
+ * visitor. Then the worker's thread acts as stop.
+ *
+ * It must end exactly once and be freed exactly once, after everybody's last access (`life` is read
+ * at each, written by free, and relacy knows a race when it sees one); its link is used for one
+ * queue at a time; no run starts after a cancel has returned, none is on after a cancel_sync; a
+ * tour finds what is pending; who puts it into a lane has told that lane what came meanwhile; and
+ * after stop has returned nobody touches the timer (`lanes`, in the same way).
  */
 #include "ends.h"
 
 struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
+    enum { LANE_SLOTS = 2, WHEEL_SLOTS = 2, OUT_SLOT = LANE_SLOTS + WHEEL_SLOTS, SLOTS };
+    enum { EMPTY, OURS, OTHER, EMPTIED = 4 }; /* a lane's slots count how often they were emptied */
+    enum { NO_SLOT = 0, NOBODY = HANDLES, NEVER = 1000 };
+
     /* the timer */
     rl::var<int> lanes;
-    rl::atomic<unsigned> slot, spill, notices, guests, jobs, over;
-    rl::atomic<unsigned> where; /* the timeout's: ORIGIN, or whatever else */
+    rl::atomic<unsigned> slot[SLOTS]; /* of a lane, of the wheel, of those with the executor */
+    rl::atomic<unsigned> spill, notices, guests, phase, still, jobs, over;
+    /* the timeout's */
+    rl::atomic<unsigned> where; /* the slot and 1, or NO_SLOT */
+    rl::var<int> at; /* enum place */
     bool spilled, executor;
     /* the worker's own */
-    place at;
-    bucket held;
-    bool reclaiming, reclaimed;
+    held has;
+    bool reclaiming, reclaimed, other;
     int adrift;
     unsigned now;
     /* the books */
     bool has_handle[HANDLES];
-    bool no_more_runs, refilled;
+    bool no_more_runs;
+    unsigned refilled;                    /* a lane's slot that holds another one; SLOTS: none */
+    unsigned hand;                        /* who took it out to put it again; NOBODY */
+    unsigned told[HANDLES], owed[HANDLES]; /* to the lane that he put it into */
 
     void before()
     {
         unsigned handles = 0;
 
-        model_setup setup(WORKER + 1, 30);
-        spilled = rl::rand(3) == 0;
+        model_setup setup(WORKER + 1, 40);
+        spilled = rl::rand(5) == 0;
         executor = rl::rand(2);
-        for (bool &has : has_handle)
-            handles += has = rl::rand(4) != 0;
+        for (bool &with : has_handle)
+            handles += with = rl::rand(4) != 0;
         prepare(handles);
         lanes($) = 1;
-        store_relaxed(slot, spilled ? (unsigned)SLOT_EMPTY : (unsigned)SLOT_OURS);
-        store_relaxed(where, spilled ? 0u : (unsigned)ORIGIN);
+        for (auto &s : slot)
+            store_relaxed(s, (unsigned)EMPTY);
+        if (!spilled)
+            store_relaxed(slot[0], (unsigned)OURS);
+        store_relaxed(where, spilled ? (unsigned)NO_SLOT : 1u);
         store_relaxed(spill, spilled ? 1u : 0u);
-        store_relaxed(notices, 0u);
-        store_relaxed(guests, 0u);
-        store_relaxed(jobs, 0u);
-        store_relaxed(over, 0u);
-        at = UNMET;
-        held = NOWHERE;
-        reclaiming = reclaimed = no_more_runs = refilled = false;
+        for (auto *a : {&notices, &guests, &phase, &still, &jobs, &over})
+            store_relaxed(*a, 0u);
+        at($) = UNMET;
+        has = NOWHERE;
+        reclaiming = reclaimed = no_more_runs = other = false;
+        refilled = SLOTS;
+        hand = NOBODY;
         adrift = 0;
         now = 0;
+        for (unsigned i = 0; i < HANDLES; i++)
+            told[i] = owed[i] = NEVER;
     }
 
     void after()
@@ -60,45 +79,109 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         RL_ASSERT(freed == 1);
         RL_ASSERT(running == 0);
         RL_ASSERT(linked($) == 0);
-        RL_ASSERT(!refilled || slot($) % 4 == SLOT_OTHER);
+        RL_ASSERT(refilled == SLOTS || slot[refilled]($) % 4 == OTHER);
+        for (unsigned i = LANE_SLOTS; i < SLOTS; i++)
+            RL_ASSERT(slot[i]($) == (i == LANE_SLOTS && other ? OTHER : EMPTY));
+        for (unsigned i = 0; i < HANDLES; i++)
+            RL_ASSERT(told[i] <= owed[i]);
     }
 
     void touch_lanes() { RL_ASSERT(lanes($) == 1); }
 
     /* ---- lane.c ---- */
 
-    /* Emptied, it counts; then it may be filled with another one. */
-    enum { SLOT_EMPTY, SLOT_OURS, SLOT_OTHER, SLOT_EMPTIED = 4 };
-    enum { ORIGIN = 1, ELSEWHERE = 2 };
-
-    static unsigned slot_emptied(unsigned seen) { return seen / 4 * 4 + SLOT_EMPTIED; }
-
-    bool take_slot(bool worker)
+    static unsigned emptied(unsigned index, unsigned seen)
     {
-        unsigned seen;
+        return index < LANE_SLOTS ? seen / 4 * 4 + EMPTIED : (unsigned)EMPTY;
+    }
+
+    /* By a canceller who has won, or a mover who has nudged it: out of a lane or of the wheel. */
+    unsigned withdraw()
+    {
+        unsigned index, seen;
 
         touch();
-        if (load_relaxed(where) != ORIGIN)
-            return false;
-        if (mutant == PLACE_BY_ORIGIN && worker)
-            return true;
+        index = load_seq(where);
+        if (index == NO_SLOT)
+            return SLOTS;
         touch_lanes();
-        seen = load_relaxed(slot);
-        if (seen % 4 != SLOT_OURS && (mutant != WITHDRAWN_BY_PLACE || worker || seen % 4 == 0))
-            return false;
-        if (!cas_acq_rel(slot, seen, slot_emptied(seen)))
-            return false;
-        if (seen % 4 == SLOT_OURS)
-            fill_again(slot_emptied(seen));
-        return true;
+        seen = load_seq(slot[--index]);
+        if (seen % 4 != OURS && (mutant != WITHDRAWN_BY_PLACE || seen % 4 == EMPTY))
+            return SLOTS;
+        if (!cas_acq_rel(slot[index], seen, emptied(index, seen)))
+            return SLOTS;
+        if (seen % 4 == OURS)
+            fill_again(index, emptied(index, seen));
+        return index;
     }
 
     /* By another producer. */
-    void fill_again(unsigned emptied)
+    void fill_again(unsigned index, unsigned empty)
     {
-        if (reclaiming || rl::rand(3))
+        if (index >= LANE_SLOTS || refilled < SLOTS || reclaiming || rl::rand(4))
             return;
-        refilled = cas_acq_rel(slot, emptied, emptied + SLOT_OTHER);
+        refilled = index;
+        if (!cas_acq_rel(slot[index], empty, empty + OTHER))
+            refilled = SLOTS;
+    }
+
+    bool take_lane_slot(unsigned index)
+    {
+        unsigned seen = load_seq(slot[index]);
+
+        if (seen % 4 != OURS || !cas_seq(slot[index], seen, emptied(index, seen)))
+            return false;
+        fill_again(index, emptied(index, seen));
+        return true;
+    }
+
+    bool lane_take_back()
+    {
+        unsigned index;
+
+        touch();
+        index = load_seq(where);
+        if (index == NO_SLOT || index > LANE_SLOTS)
+            return false;
+        return mutant == PLACE_BY_ORIGIN || take_lane_slot(index - 1);
+    }
+
+    bool try_slot(unsigned index)
+    {
+        unsigned empty = load_relaxed(slot[index]);
+
+        if (empty % 4 != EMPTY)
+            return false;
+        store_relaxed(where, index + 1);
+        return cas_seq(slot[index], empty, empty + OURS);
+    }
+
+    void push_spill()
+    {
+        unsigned none = 0;
+
+        store_relaxed(where, (unsigned)NO_SLOT);
+        hand = NOBODY; /* whoever looks for it there looks at once */
+        model_corner(PUT_AGAIN_TO_SPILL);
+        rl::atomic_thread_fence(RELEASE);
+        RL_ASSERT(cas_relaxed(spill, none, 1u));
+        rl::atomic_thread_fence(SEQ);
+    }
+
+    /* What the lane is told. */
+    unsigned submit_again(unsigned deadline)
+    {
+        unsigned first = rl::rand(LANE_SLOTS), seen;
+
+        touch();
+        if (rl::rand(8) == 0 || (!try_slot(first) && !try_slot(1 - first)))
+            push_spill();
+        if (mutant == NOT_READ_AGAIN)
+            return deadline;
+        seen = mutant == READ_AGAIN_BY_LOAD ? load_seq(word) : add_acq_rel(word, 0u);
+        if (word_code(seen) == CANCELLED)
+            return 0;
+        return word_deadline(seen) < deadline ? word_deadline(seen) : deadline;
     }
 
     void lane_notify()
@@ -116,16 +199,25 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
 
     /* ---- handle.c ---- */
 
+    /* Counted before: who has emptied the slot touches nothing of the timer any more. */
     void cancel_pending()
     {
-        if (take_slot(false)) {
-            if (mutant == WITHDRAWN_DROPPED_TOO)
-                drop_and_free();
-            store_release(withdrawn, 1u);
-            model_corner(CANCEL_WITHDREW);
-        } else {
+        unsigned from;
+
+        touch_lanes();
+        from = withdraw();
+        if (from == SLOTS) {
             lane_notify();
+            return;
         }
+        if (mutant == TIMER_TOUCHED_AFTER)
+            touch_lanes();
+        if (mutant == WITHDRAWN_DROPPED_TOO)
+            drop_and_free();
+        store_release(withdrawn, 1u);
+        model_corner(from < LANE_SLOTS ? CANCEL_WITHDREW
+                     : from < OUT_SLOT ? CANCEL_EMPTIED_WHEEL
+                                       : CANCEL_EMPTIED_DISPATCHED);
     }
 
     bool cancel_as_guest()
@@ -158,6 +250,56 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         }
     }
 
+    bool may_put_again()
+    {
+        if (mutant != STOP_IGNORED && load_seq(phase)) {
+            model_corner(NOT_TAKEN_FOR_STOP);
+            return false;
+        }
+        if (mutant != TOUR_IGNORED && load_seq(still)) {
+            model_corner(NOT_TAKEN_FOR_TOUR);
+            return false;
+        }
+        return true;
+    }
+
+    /* Nudged, by this caller. */
+    bool put_again()
+    {
+        unsigned self = rl::thread_index(), from, seen, deadline;
+
+        if (!may_put_again() || (from = withdraw()) == SLOTS)
+            return false;
+        RL_ASSERT(told[self] <= owed[self]); /* the last time */
+        hand = self;
+        told[self] = owed[self] = NEVER;
+        if (mutant != HAND_LEFT_UNMARKED)
+            at($) = UNMET;
+        seen = load_acquire(word);
+        do {
+            deadline = word_deadline(seen);
+            if (word_code(seen) != NUDGED) {
+                model_corner(CANCELLED_IN_HAND);
+                if (mutant == HAND_PUT_AGAIN)
+                    break;
+                store_release(withdrawn, 1u);
+                return true;
+            }
+            touch_lanes(); /* told to `moved` */
+        } while (!change(seen, deadline, PENDING));
+        model_corner(from < LANE_SLOTS ? PUT_AGAIN_FROM_LANE : PUT_AGAIN_FROM_WHEEL);
+        model_dawdle(20, $);
+        told[self] = submit_again(deadline);
+        return true;
+    }
+
+    void nudge()
+    {
+        lane_notify();
+        touch();
+        (void)load_seq(word);
+    }
+
     /* As a guest: the comparison with the wake-up, and the descriptor, come last. */
     void move_as_guest(unsigned deadline)
     {
@@ -176,10 +318,12 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             if (!cas_seq(word, seen, word_make(deadline, earlier ? (unsigned)NUDGED : from)))
                 continue;
             if (earlier && (from == PENDING || mutant == NUDGED_TWICE)) {
-                lane_notify();
-                touch();
-                (void)load_seq(word);
-            } else if (from == NUDGED) {
+                if (!put_again())
+                    nudge();
+            } else if (!earlier) {
+                owe_less(deadline);
+            }
+            if (from == NUDGED) {
                 (void)load_relaxed(jobs); /* a step, before the comparison */
                 model_corner(MOVED_WHILE_NUDGED);
             }
@@ -201,8 +345,10 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
                 return;
             }
             touch();
-            if (cas_acq_rel(word, seen, word_make(deadline, PENDING)))
+            if (cas_acq_rel(word, seen, word_make(deadline, PENDING))) {
+                owe_less(deadline);
                 return;
+            }
         }
     }
 
@@ -334,26 +480,36 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         }
     }
 
+    /* The job's share is given up last: whoever cancelled it may have taken it out of its slot. */
+    void refuse()
+    {
+        bool shares = mutant != JOB_WITHOUT_SHARE && mutant != REFUSED_SHARE_FIRST;
+
+        if (mutant == REFUSED_SHARE_FIRST) {
+            sub_acq_rel(refs, 1u);
+            model_dawdle(60, $);
+        }
+        if (cancel_any() == CANCELLED) {
+            model_corner(REFUSED_TOO_LATE);
+        } else {
+            model_corner(REFUSED);
+            RL_ASSERT(take_wheel_slot(OUT_SLOT));
+            drop_and_free();
+        }
+        if (shares)
+            drop_and_free();
+    }
+
+    /* In a slot it may be cancelled, and be over: only the job's share keeps it. */
     void dispatch()
     {
         if (mutant != JOB_WITHOUT_SHARE)
             add_relaxed(refs, 1u);
-        put(BUCKET);
-        held = OUT;
-        if (rl::rand(5) != 0) {
+        fill_wheel_slot(OUT_SLOT);
+        if (rl::rand(5) != 0)
             (void)jobs.fetch_add(1u, RELEASE);
-            return;
-        }
-        if (mutant != JOB_WITHOUT_SHARE)
-            sub_acq_rel(refs, 1u); /* refused */
-        if (cancel_any() == CANCELLED) {
-            model_corner(REFUSED_TOO_LATE);
-            return;
-        }
-        model_corner(REFUSED);
-        put(ADRIFT);
-        held = NOWHERE;
-        drop_and_free();
+        else
+            refuse();
     }
 
     void run_due()
@@ -388,46 +544,126 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         leave_adrift();
     }
 
-    /* ---- filing.c, intake.c ---- */
+    /* ---- the worker's slots ---- */
 
-    void put(place to)
+    /* Nobody else fills it; what is in it is not the worker's any more. */
+    void fill_wheel_slot(unsigned index)
     {
-        store_relaxed(where, to == ADRIFT ? 0u : (unsigned)ELSEWHERE);
-        at = to;
+        touch();
+        RL_ASSERT(see_wheel_slot(index) == EMPTY);
+        if (mutant != WHERE_SET_LATE)
+            store_relaxed(where, index + 1);
+        at($) = BUCKET;
+        has = NOWHERE;
+        if (mutant == WHEEL_FILLED_RELAXED)
+            store_relaxed(slot[index], (unsigned)OURS);
+        else
+            store_release(slot[index], (unsigned)OURS);
+        if (mutant == WHERE_SET_LATE) {
+            touch();
+            store_relaxed(where, index + 1);
+        }
     }
+
+    /* Acquire: who emptied it is done with the timer. */
+    unsigned see_wheel_slot(unsigned index)
+    {
+        return (mutant == EMPTY_SEEN_RELAXED && reclaiming) || mutant == REFILLED_UNSEEN
+                   ? load_relaxed(slot[index])
+                   : load_acquire(slot[index]);
+    }
+
+    bool take_wheel_slot(unsigned index)
+    {
+        unsigned seen = see_wheel_slot(index);
+
+        if (seen != OURS)
+            return false;
+        if (mutant == UNTAKEN_TOUCHED)
+            touch();
+        if (mutant == WHEEL_TAKEN_BY_STORE)
+            store_release(slot[index], (unsigned)EMPTY);
+        else if (!cas_acq_rel(slot[index], seen, (unsigned)EMPTY))
+            return false;
+        return true;
+    }
+
+    unsigned empty_wheel_slot()
+    {
+        unsigned index = LANE_SLOTS + rl::rand(WHEEL_SLOTS);
+        return index == LANE_SLOTS && other ? index + 1 : index;
+    }
+
+    /* Another timeout's, from now on. */
+    void fill_with_other()
+    {
+        if (other || rl::rand(8) || see_wheel_slot(LANE_SLOTS) != EMPTY)
+            return;
+        other = true;
+        store_release(slot[LANE_SLOTS], (unsigned)OTHER);
+    }
+
+    /* Into another slot, or because it is due into the front, which has no slots. */
+    void cascade()
+    {
+        for (unsigned i = LANE_SLOTS; i < OUT_SLOT; i++) {
+            if (!rl::rand(2) || !take_wheel_slot(i))
+                continue;
+            touch();
+            if (word_deadline(load_relaxed(word)) > now || rl::rand(3) == 0) {
+                model_corner(CASCADED);
+                fill_wheel_slot(empty_wheel_slot());
+            } else {
+                at($) = AGENDA;
+                has = FRONT;
+            }
+            return;
+        }
+    }
+
+    /* ---- filing.c, intake.c ---- */
 
     void leave_adrift()
     {
         touch();
-        put(ADRIFT);
-        held = NOWHERE;
+        store_relaxed(where, (unsigned)NO_SLOT);
+        at($) = ADRIFT;
+        has = NOWHERE;
         adrift++;
     }
 
     void file()
     {
         touch();
-        if (!reclaiming) {
-            bool later = rl::rand(3) == 0; /* due, but this pass had begun */
-            put(later ? LATER : BUCKET);
-            held = later ? ASIDE : WHEEL;
-        } else if (change_from(PENDING, DISPATCHED, CANCELLED)) {
-            end();
-            if (held == OUT)
-                model_corner(RECLAIMED_DISPATCHED);
-            held = NOWHERE;
-            RL_ASSERT(linked($) == 0);
-            linked($) = 1;
-            reclaimed = true;
-        } else {
-            leave_adrift();
+        if (reclaiming)
+            reclaim();
+        else if (rl::rand(3)) {
+            fill_wheel_slot(empty_wheel_slot());
+        } else { /* due, but this pass had begun */
+            store_relaxed(where, (unsigned)NO_SLOT);
+            at($) = LATER;
+            has = ASIDE;
         }
+    }
+
+    void reclaim()
+    {
+        if (!change_from(PENDING, DISPATCHED, CANCELLED)) {
+            leave_adrift();
+            return;
+        }
+        end();
+        has = NOWHERE;
+        RL_ASSERT(linked($) == 0);
+        linked($) = 1;
+        reclaimed = true;
     }
 
     void meet()
     {
         touch();
-        if (at == NOTICED) {
+        hand = NOBODY;
+        if (at($) == NOTICED) {
             model_corner(NOTICE_BEFORE_SPILL);
             drop_and_free();
         } else if (word_code(load_acquire(word)) == PENDING) {
@@ -444,120 +680,257 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         return change_from(NUDGED, NUDGED, PENDING);
     }
 
+    /* Who has it in his hand tells the lane, though he cannot know that the worker relies on it. */
+    void owe(unsigned deadline)
+    {
+        if (hand == NOBODY)
+            return;
+        model_corner(deadline ? NUDGED_IN_HAND : NOTICED_IN_HAND);
+        if (deadline < owed[hand])
+            owed[hand] = deadline;
+    }
+
+    /* It was moved later: what is owed was for an earlier one. */
+    void owe_less(unsigned deadline)
+    {
+        if (hand != NOBODY && owed[hand] < deadline && owed[hand] > 0)
+            owed[hand] = deadline;
+    }
+
+    /*
+     * In the spill, or in a mover's hand, who may have put it down before the nudge was taken in,
+     * and read the word before: so the slot is looked at again. The worker holds a reference.
+     */
+    void receive_elsewhere(bool again)
+    {
+        if (mutant != LOOKED_WITHOUT_SHARE)
+            add_relaxed(refs, 1u);
+        again = again || take_nudge();
+        if (mutant != NOT_LOOKED_AGAIN && lane_take_back()) {
+            model_corner(FOUND_AGAIN);
+            hand = NOBODY;
+            if (again)
+                file();
+            else
+                drop_and_free();
+        } else if (again) {
+            model_corner(NUDGE_FROM_SPILL);
+            owe(word_deadline(load_relaxed(word)));
+        } else if (mutant == NOTICE_BURIES_UNMET) {
+            drop_and_free();
+        } else {
+            at($) = NOTICED;
+            owe(0);
+        }
+        if (mutant != LOOKED_WITHOUT_SHARE)
+            drop_and_free();
+    }
+
+    void receive_later()
+    {
+        if (take_nudge()) {
+            model_corner(NUDGED_LATER);
+            return; /* its turn comes */
+        }
+        model_corner(NOTICED_LATER);
+        at($) = NOTICED;
+    }
+
+    void receive_in_agenda()
+    {
+        if (take_nudge()) {
+            model_corner(NUDGED_IN_AGENDA);
+            file();
+        } else if (rl::rand(2)) {
+            model_corner(NOTICED_IN_AGENDA);
+            at($) = NOTICED;
+        } else {
+            has = NOWHERE;
+            drop_and_free();
+        }
+    }
+
     void receive()
     {
-        bool again = mutant == NUDGE_TAKEN_FIRST && at == UNMET && take_nudge();
+        bool again = false;
+        int found;
 
         touch();
-        if (at == UNMET && !take_slot(true)) {
-            if (again || take_nudge()) {
-                model_corner(NUDGE_FROM_SPILL);
+        found = at($);
+        if ((mutant == NUDGE_TAKEN_FIRST && found == UNMET) ||
+            (mutant == WHEEL_NUDGE_FIRST && found == BUCKET))
+            again = take_nudge();
+        if (found == UNMET && !lane_take_back()) {
+            receive_elsewhere(again);
+        } else if (found == LATER) {
+            receive_later();
+        } else if (found == AGENDA) {
+            receive_in_agenda();
+        } else {
+            hand = NOBODY;
+            if (found == BUCKET)
+                RL_ASSERT(take_wheel_slot(load_relaxed(where) - 1));
+            else if (found == ADRIFT)
+                RL_ASSERT(--adrift >= 0);
+            has = NOWHERE;
+            if (!again && !take_nudge()) {
+                model_corner(NUDGE_OF_CANCELLED);
+                drop_and_free();
                 return;
             }
-            if (mutant == NOTICE_BURIES_UNMET)
-                drop_and_free();
-            else
-                at = NOTICED;
-            return;
+            if (found != BUCKET)
+                model_corner(found == UNMET ? NUDGE_FROM_SLOT : NUDGE_WHILE_ADRIFT);
+            file();
         }
-        if (at == LATER) {
-            if (take_nudge()) {
-                model_corner(NUDGED_LATER);
-                return; /* its turn comes */
-            }
-            model_corner(NOTICED_LATER);
-            at = NOTICED;
-            return;
-        }
-        if (at == ADRIFT)
-            RL_ASSERT(--adrift >= 0);
-        held = NOWHERE;
-        if (!again && !take_nudge()) {
-            model_corner(NUDGE_OF_CANCELLED);
-            drop_and_free();
-            return;
-        }
-        if (at != BUCKET)
-            model_corner(at == UNMET ? NUDGE_FROM_SLOT : NUDGE_WHILE_ADRIFT);
-        file();
     }
 
     /* A pass begins, or stop: what waited for it. */
     void file_later_ones()
     {
-        bool over = at == NOTICED && mutant != NOTICED_LOST;
+        bool over;
 
-        if (held != ASIDE)
+        if (has != ASIDE)
             return;
-        held = NOWHERE;
-        if (over) {
-            drop_and_free();
-        } else if (reclaiming) {
+        over = at($) == NOTICED && mutant != NOTICED_LOST;
+        if (over)
+            bury_held();
+        else if (reclaiming)
             file();
-        } else {
-            put(BUCKET);
-            held = WHEEL;
-        }
+        else
+            fill_wheel_slot(empty_wheel_slot());
     }
 
-    void collect()
+    void bury_held()
     {
-        unsigned seen;
+        has = NOWHERE;
+        drop_and_free();
+    }
 
+    void collect(bool all)
+    {
         if (load_relaxed(notices)) {
             exchange_relaxed(notices, 0u);
             rl::atomic_thread_fence(ACQUIRE);
             linked($) = 0;
             receive();
         }
-        if (reclaiming || rl::rand(2)) {
-            for (seen = load_seq(slot); seen % 4 == SLOT_OURS;) {
-                if (cas_seq(slot, seen, slot_emptied(seen))) {
-                    fill_again(slot_emptied(seen));
-                    meet();
-                    break;
-                }
-            }
+        for (unsigned i = 0; i < LANE_SLOTS; i++) {
+            if (all || rl::rand(2))
+                sweep_slot(i, all);
         }
-        if ((reclaiming || rl::rand(2)) && load_relaxed(spill)) {
+        if ((all || rl::rand(2)) && load_relaxed(spill)) {
             exchange_relaxed(spill, 0u);
             rl::atomic_thread_fence(ACQUIRE);
             meet();
         }
     }
 
-    void pass()
+    void sweep_slot(unsigned index, bool all)
     {
-        collect();
-        file_later_ones();
-        if (rl::rand(4) == 0)
-            pass_turnstile(true);
-        if (held != WHEEL || word_deadline(load_relaxed(word)) > now)
-            return;
-        put(ADRIFT);
-        held = HAND;
-        if (rl::rand(4) != 0) { /* otherwise stop was asked for, and the hand is put down */
-            held = NOWHERE;
-            run_due();
-        } else if (mutant != HAND_LEFT) {
-            put(BUCKET);
+        if (!all && rl::rand(3) == 0) { /* not due soon: its word is read, and no more */
+            model_corner(LEFT_AT_SWEEP);
+            (void)load_relaxed(word);
+        } else if (take_lane_slot(index)) {
+            meet();
         }
     }
 
-    /* ---- stop.c: reclaim_all ---- */
+    void run_front()
+    {
+        if (at($) == NOTICED) {
+            bury_held();
+            return;
+        }
+        at($) = ADRIFT;
+        has = HAND;
+        if (rl::rand(4) != 0) { /* otherwise stop was asked for, and the hand is put down */
+            has = NOWHERE;
+            run_due();
+        } else if (mutant != HAND_LEFT) {
+            at($) = AGENDA;
+            has = FRONT;
+        }
+    }
+
+    void pass()
+    {
+        collect(false);
+        file_later_ones();
+        if (rl::rand(4) == 0)
+            pass_turnstile(true);
+        fill_with_other();
+        if (has == NOWHERE)
+            cascade();
+        if (has == FRONT && rl::rand(2))
+            run_front();
+        if (has != HAND && rl::rand(6) == 0)
+            tour();
+    }
+
+    /* ---- stop.c and visit.c ---- */
+
+    /* Whoever may have it in his hand was there before the slots were looked at, or is still. */
+    bool take_all_in()
+    {
+        bool before = mutant != GUESTS_READ_AFTER && load_seq(guests) > 0;
+
+        collect(true);
+        if (reclaiming)
+            reclaim_all();
+        return !before && (adrift == 0 || (reclaiming && mutant == STOP_LEAVES_ADRIFT)) &&
+               (mutant == GUESTS_READ_BEFORE || load_seq(guests) == 0);
+    }
+
+    void reclaim_all()
+    {
+        file_later_ones();
+        if (has != NOWHERE && at($) == NOTICED)
+            bury_held();
+        else if (has != NOWHERE)
+            file();
+        for (unsigned i = LANE_SLOTS; i < SLOTS; i++) {
+            if (!take_wheel_slot(i))
+                continue;
+            if (i == OUT_SLOT)
+                model_corner(RECLAIMED_DISPATCHED);
+            file();
+        }
+    }
+
+    /* Out of its slot while it is shown. */
+    bool show(unsigned index)
+    {
+        if (mutant == SHOWN_IN_SLOT ? see_wheel_slot(index) != OURS : !take_wheel_slot(index))
+            return false;
+        model_corner(SHOWN);
+        touch();
+        (void)load_acquire(word);
+        touch();
+        if (mutant != SHOWN_IN_SLOT)
+            fill_wheel_slot(index);
+        return true;
+    }
+
+    void tour()
+    {
+        bool found;
+
+        store_seq(still, 1u);
+        while (!take_all_in())
+            rl::yield(1, $);
+        found = has != NOWHERE;
+        for (unsigned i = LANE_SLOTS; i < SLOTS; i++)
+            found = show(i) || found;
+        RL_ASSERT(found || word_code(load_acquire(word)) >= EXPIRED);
+        store_release(still, 0u);
+    }
 
     void stop()
     {
+        store_seq(phase, 1u);
         reclaiming = true;
-        for (;;) {
-            collect();
-            file_later_ones();
-            if (held != NOWHERE)
-                file();
-            if ((adrift == 0 || mutant == STOP_LEAVES_ADRIFT) && load_seq(guests) == 0)
-                break;
+        while (!take_all_in())
             rl::yield(1, $);
-        }
         lanes($) = 2;
         if (reclaimed) {
             linked($) = 0;
@@ -575,7 +948,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             if (executor)
                 execute();
         } else {
-            for (unsigned passes = rl::rand(6); passes > 0; passes--, now += 5)
+            for (unsigned passes = rl::rand(7); passes > 0; passes--, now += 5)
                 pass();
             stop();
         }

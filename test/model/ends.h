@@ -31,6 +31,26 @@ enum {
     NOTICED_LOST,
     PLACE_BY_ORIGIN,
     WITHDRAWN_BY_PLACE,
+    STOP_IGNORED,
+    TOUR_IGNORED,
+    GUESTS_READ_AFTER,
+    GUESTS_READ_BEFORE,
+    NOT_READ_AGAIN,
+    READ_AGAIN_BY_LOAD,
+    NOT_LOOKED_AGAIN,
+    LOOKED_WITHOUT_SHARE,
+    HAND_PUT_AGAIN,
+    HAND_LEFT_UNMARKED,
+    TIMER_TOUCHED_AFTER,
+    UNTAKEN_TOUCHED,
+    WHEEL_TAKEN_BY_STORE,
+    WHEEL_FILLED_RELAXED,
+    WHERE_SET_LATE,
+    WHEEL_NUDGE_FIRST,
+    EMPTY_SEEN_RELAXED,
+    REFILLED_UNSEEN,
+    REFUSED_SHARE_FIRST,
+    SHOWN_IN_SLOT,
 };
 
 static const model_case mutants[] = {
@@ -56,12 +76,32 @@ static const model_case mutants[] = {
     {NOTICED_LOST, "filing what waits for the next pass forgets that its notice has come"},
     {PLACE_BY_ORIGIN, "worker believes `where` that it is in its slot, without looking there"},
     {WITHDRAWN_BY_PLACE, "canceller believes `where`, and empties the slot whatever it holds"},
+    {STOP_IGNORED, "mover takes it out of its slot though the timer is being stopped"},
+    {TOUR_IGNORED, "mover takes it out of its slot during a tour"},
+    {GUESTS_READ_AFTER, "stop and tour look for guests only after they have taken all in"},
+    {GUESTS_READ_BEFORE, "stop and tour look for guests only before they take all in"},
+    {NOT_READ_AGAIN, "mover does not read the word again when he has put it into a slot"},
+    {READ_AGAIN_BY_LOAD, "... or reads it, but not by a read-modify-write"},
+    {NOT_LOOKED_AGAIN, "worker does not look again when he has taken a nudge in"},
+    {LOOKED_WITHOUT_SHARE, "... or looks, but holds no reference"},
+    {HAND_PUT_AGAIN, "mover puts one again that was cancelled while nudged"},
+    {HAND_LEFT_UNMARKED, "mover does not say that the worker has not met it"},
+    {TIMER_TOUCHED_AFTER, "canceller touches the timer after he has emptied the slot"},
+    {UNTAKEN_TOUCHED, "worker touches what it has not taken out of its slot"},
+    {WHEEL_TAKEN_BY_STORE, "worker empties a slot of the wheel by a store"},
+    {WHEEL_FILLED_RELAXED, "slot of the wheel filled relaxed"},
+    {WHERE_SET_LATE, "`where` set after a slot of the wheel was filled"},
+    {WHEEL_NUDGE_FIRST, "nudge taken in before the timeout is out of the wheel"},
+    {EMPTY_SEEN_RELAXED, "stop finds a slot of the wheel empty without acquire"},
+    {REFILLED_UNSEEN, "slot of the wheel filled again, found empty without acquire"},
+    {REFUSED_SHARE_FIRST, "refused job's share given up before the word is won or lost"},
+    {SHOWN_IN_SLOT, "tour shows one that is in its slot"},
 };
 
 enum { HANDLES = 3, EXECUTORS = 2, WORKER = HANDLES + EXECUTORS };
 enum { PENDING, NUDGED, DISPATCHED, RUNNING, REARMED, LAST, EXPIRED, CANCELLED };
-enum place { UNMET, BUCKET, LATER, NOTICED, ADRIFT };
-enum bucket { NOWHERE, WHEEL, ASIDE, OUT, HAND };
+enum place { UNMET, BUCKET, LATER, AGENDA, NOTICED, ADRIFT };
+enum held { NOWHERE, ASIDE, FRONT, HAND }; /* by the worker, in no slot */
 enum { RUN_NONE, RUN_ON, RUN_AWAITED };
 enum { PERIOD = 5 };
 
@@ -87,6 +127,22 @@ enum corner {
     NOTICED_LATER,
     NUDGED_LATER,
     RECLAIMED_DISPATCHED,
+    CANCEL_EMPTIED_WHEEL,
+    CANCEL_EMPTIED_DISPATCHED,
+    PUT_AGAIN_FROM_LANE,
+    PUT_AGAIN_FROM_WHEEL,
+    PUT_AGAIN_TO_SPILL,
+    CANCELLED_IN_HAND,
+    NOTICED_IN_HAND,
+    NUDGED_IN_HAND,
+    FOUND_AGAIN,
+    CASCADED,
+    LEFT_AT_SWEEP,
+    NOTICED_IN_AGENDA,
+    NUDGED_IN_AGENDA,
+    NOT_TAKEN_FOR_STOP,
+    NOT_TAKEN_FOR_TOUR,
+    SHOWN,
     CORNERS,
 };
 
@@ -234,8 +290,10 @@ struct model_timeout {
                 return;
             if (on == RUN_ON && !cas_acq_rel(run, on, (unsigned)RUN_AWAITED))
                 continue;
-            if (mutant == TURNSTILE_READ_LATE)
+            if (mutant == TURNSTILE_READ_LATE) {
+                model_dawdle(60, $);
                 seen = load_acquire(turnstile);
+            }
             if (turnstile.fetch_add(0u, SEQ) != seen) { /* futex_wait */
                 model_corner(SHARED_TURNSTILE);
                 continue;

@@ -106,7 +106,7 @@ struct model_case {
 };
 
 /* Corners that a true model must have been to: model_corner(x) counts, model_check insists. */
-static unsigned long model_corners[32];
+static unsigned long model_corners[64];
 
 static inline void model_corner(unsigned corner)
 {
@@ -190,7 +190,7 @@ static bool model_check(const char *what, const model_case (&mutants)[Count],
         good = model_corners[i] != 0 && good;
     }
     for (const model_case &broken : mutants)
-        good = model_caught<Model>(broken, iterations) && good;
+        good = model_caught<Model>(broken, 4 * iterations) && good;
     if (good)
         printf("%s: %lu interleavings, %u mutants caught\n", what, iterations, Count);
     fflush(stdout);
