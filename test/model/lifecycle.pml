@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* spin: -DMEMLIM=2000 */
+/* spin: -DMEMLIM=2000 -DCOLLAPSE */
 /* pan: -m200000 */
 /*
  * The life of one timeout, every interleaving of it: the state diagram and the ground rules of
