@@ -272,7 +272,8 @@ int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
 
 /*
  * Whoever ends or moves it meanwhile finds it in no slot, and leaves a notice; or he has changed
- * the word before that is read here. Then the worker shall look at it soon: it may be marked.
+ * the word before that is read here. Then the worker shall look at it soon: it may be marked. Read
+ * by a read-modify-write: whoever changes it after that sees the slot as it was filled before.
  */
 uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
 {
@@ -287,7 +288,7 @@ uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t dea
     } else {
         push_spill(lane, timeout); /* not counted: it was, when it came the first time */
     }
-    word = load_seq(&timeout->word);
+    word = add_acq_rel(&timeout->word, 0);
     deadline = word_code(word) == WORD_CANCELLED ? 0 : min_u64(deadline, word_deadline(word));
     announce(lane, segment, deadline);
     return deadline;
