@@ -957,5 +957,5 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
 
 int main()
 {
-    return model_check<ends>("one end, one free", mutants, 500000, CORNERS) ? 0 : 1;
+    return model_check<ends>("one end, one free", mutants, 400000, CORNERS) ? 0 : 1;
 }

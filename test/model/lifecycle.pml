@@ -6,11 +6,11 @@
  * src/timeout.h, on sequentially consistent memory and with a compare-and-swap loop as one step
  * (test/model/ends.cc has the memory orders, but only samples the interleavings).
  *
- * Two threads with a handle cancel it, wait for its run, or move its deadline: earlier, they take it
- * out of its slot, in the lane or in the wheel, and put it into the lane again; the worker takes it
- * from its slot or the spill, files it, takes it out and runs it or hands it to an executor's
- * thread, once or periodically, re-armed by its task or not; then stop reclaims. Nothing polls: whoever waits is
- * blocked, so that a lost notice is a deadlock.
+ * Two threads with a handle cancel it, wait for its run, or move its deadline: earlier, they take
+ * it out of its slot, in the lane or in the wheel, and put it into the lane again; the worker takes
+ * it from its slot or the spill, files it, takes it out and runs it or hands it to an executor's
+ * thread, once or periodically, re-armed by its task or not; then stop reclaims. Nothing polls:
+ * whoever waits is blocked, so that a lost notice is a deadlock.
  *
  * By default four of the eight combinations of slot or spill, once or periodic, worker or executor;
  * `spin -a -DFULL -DUSER_OPS=2` has all of them, and two steps for one of the threads (minutes).

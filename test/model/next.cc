@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What hwt_timer_next_deadline says (rule C15): estimate and look_ahead against take_bound,
- * lane_sweep, lane_restore_earliest, receive and worker_plan; put_again, and lane_tell_moved against
- * the nudges that it speaks of; a re-arm on an executor's thread and the end of that run.
+ * lane_sweep, lane_restore_earliest, receive and worker_plan; put_again, and lane_tell_moved
+ * against the nudges that it speaks of; a re-arm on an executor's thread and the end of that run.
  *
  * One thread submits a timeout, two move it earlier when that has returned: they take it out of its
  * slot in a lane or in the wheel and put it into a lane again, or queue a nudge. A third runs

@@ -7,10 +7,10 @@
  * Two threads submit, with or without a handle, put some of it again as who moves it earlier does,
  * and cancel some; a lane has one segment, or two from when the first is found taken, of one slot
  * each. A third thread acts as the worker until it sees the stop; the last one stops. Blocks are
- * recycled at once, for whoever comes next. What was accepted must end exactly once (run, cancelled,
- * handed back), what was refused never; no block is used after it was freed (`life`); once stop has
- * returned no handle touches the timer (`lanes`; a submission may, because destroy must not come
- * before it returns).
+ * recycled at once, for whoever comes next. What was accepted must end exactly once (run,
+ * cancelled, handed back), what was refused never; no block is used after it was freed (`life`);
+ * once stop has returned no handle touches the timer (`lanes`; a submission may, because destroy
+ * must not come before it returns).
  */
 #include "model.h"
 
@@ -682,5 +682,5 @@ struct stop : rl::test_suite<stop, THREADS> {
 
 int main()
 {
-    return model_check<stop>("nothing lost to stop", mutants, 500000, CORNERS) ? 0 : 1;
+    return model_check<stop>("nothing lost to stop", mutants, 400000, CORNERS) ? 0 : 1;
 }
