@@ -589,13 +589,16 @@ void oracle_release(struct life *life)
 
 /* ---- the next deadline ---- */
 
-/* The same for what is asked; also of a run that is on, when it has been re-armed. */
+/*
+ * The same for what is asked; also of a run that is on, when it has been re-armed. Of what nobody
+ * has a handle to, and is due, nobody knows whether it has been taken to be run.
+ */
 static bool next_time(const struct life *life, uint64_t *deadline)
 {
     uint64_t word;
 
     if (!word_of(life, &word))
-        return due_time(life, deadline);
+        return due_time(life, deadline) && *deadline > oracle_now();
     *deadline = word_deadline(word);
     if (*deadline >= DEADLINE_NEVER)
         return false;
@@ -609,6 +612,8 @@ static bool next_time(const struct life *life, uint64_t *deadline)
 
 void oracle_before_next(struct next_snapshot *snapshot)
 {
+    snapshot->begun = oracle.begun;
+    snapshot->calls_on = oracle.calls;
     for (unsigned i = 0; i < LIVES_MOST; i++) {
         snapshot->deadline[i] = UINT64_MAX;
         if (i < oracle.lives) {
@@ -620,10 +625,43 @@ void oracle_before_next(struct next_snapshot *snapshot)
     }
 }
 
+/* Of one that nobody but this thread does anything to: has it ended, or when is it due? */
+static bool is_certain(const struct life *life, uint64_t *deadline)
+{
+    uint64_t word;
+
+    *deadline = UINT64_MAX;
+    if (life->refused || !life->begun)
+        return true;
+    if (life->in_flight || life->running || !word_of(life, &word))
+        return false;
+    if (word_code(word) == WORD_PENDING)
+        *deadline = word_deadline(word);
+    return word_code(word) == WORD_PENDING || word_code(word) >= WORD_EXPIRED;
+}
+
+/* An exact answer is not earlier than all that is pending, either: if nobody else has a call. */
+static void check_exact(const struct next_snapshot *snapshot, uint64_t answer)
+{
+    uint64_t least = UINT64_MAX, deadline;
+
+    if (oracle.world->drive != HWT_DRIVE_CALLER || oracle.world->executor || oracle.running ||
+        snapshot->calls_on || oracle.calls || oracle.begun != snapshot->begun + 1)
+        return;
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        if (!is_certain(&oracle.life[i], &deadline))
+            return;
+        least = min_u64(least, deadline);
+    }
+    SIM_CHECK(answer >= (least >= DEADLINE_NEVER ? UINT64_MAX : least),
+              "C15: nothing is due before %" PRIu64 ", and next is %" PRIu64, least, answer);
+}
+
 void oracle_after_next(const struct next_snapshot *snapshot, uint64_t answer)
 {
     uint64_t deadline;
 
+    check_exact(snapshot, answer);
     for (unsigned i = 0; i < oracle.lives; i++) {
         const struct life *life = &oracle.life[i];
         if (snapshot->deadline[i] == UINT64_MAX || snapshot->calls[i] != life->calls ||

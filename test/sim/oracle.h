@@ -45,6 +45,7 @@ struct oracle {
     bool created, stopping, stopped, destroyed, quit, lost, slow_system;
     struct life life[LIVES_MOST];
     unsigned lives;
+    unsigned ends;  /* calls of stop and drain, begun */
     unsigned calls; /* of the timer or of a handle that are on, by any thread */
     unsigned begun; /* calls, ever */
     unsigned advances, advances_begun, advance_of[SIM_THREADS];
@@ -105,6 +106,7 @@ void oracle_check_sleep(void);
 struct next_snapshot {
     uint64_t deadline[LIVES_MOST];
     unsigned calls[LIVES_MOST], runs[LIVES_MOST];
+    unsigned begun, calls_on; /* calls: begun until then, and on */
 };
 void oracle_before_next(struct next_snapshot *snapshot);
 void oracle_after_next(const struct next_snapshot *snapshot, uint64_t answer);

@@ -46,12 +46,13 @@ static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool 
     struct life *life = oracle_life(conduct);
     hwt_timeout *timeout = NULL;
     uint64_t began = oracle_now(), earliest, latest;
-    bool is_over = oracle_worker_is_over();
+    bool is_over = oracle_worker_is_over(), is_closed;
     unsigned calls;
     int result;
 
     if (!life || oracle.destroyed)
         return NULL;
+    is_closed = load_relaxed(&oracle.timer->phase) >= PHASE_DRAINING;
     life->begun = true;
     life->periodic = periodic;
     life->with_hook = hooked;
@@ -88,6 +89,8 @@ static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool 
     call_ends(life);
     SIM_CHECK(!is_over || result == -EOWNERDEAD || oracle.stopping,
               "the worker has ended, and a submission says %d", result);
+    SIM_CHECK(!is_closed || result == -ESHUTDOWN,
+              "G8: the timer is closed, and a submission says %d", result);
     if (!accepted(life, result))
         return life;
     SIM_CHECK(!handle || timeout, "G9: accepted, but no handle");
@@ -353,6 +356,7 @@ static void stop(void)
     int result;
 
     oracle.stopping = true;
+    oracle.ends++;
     sim_forbidden_lock = NULL; /* who comes too late is told so under the lock */
     call_begins(NULL, "stops, not", true);
     oracle.stops |= 1u << sim_current->index;
@@ -367,15 +371,31 @@ static void stop(void)
         oracle_handed_back(&list);
 }
 
+/* What was pending before a drain that had time, and nobody but it has ended the timer. */
+static void check_drained(const unsigned *calls)
+{
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        const struct life *life = &oracle.life[i];
+        SIM_CHECK(calls[i] == 0 || calls[i] != life->calls || !life->back || life->periodic,
+                  "C18: timeout %u is handed back by a drain that had time for it", i);
+    }
+}
+
 /* All has ended when it returns, or comes back; it may also come back from a stop beside it. */
 static void drain(uint64_t max)
 {
     hwt_unprocessed list = {NULL, 0};
+    unsigned calls[LIVES_MOST] = {0};
+    uint64_t until = deadline_after(oracle_now(), max);
+    bool alone = !oracle.stopping && !oracle.lost;
     int result;
 
     if (oracle.world->drive == HWT_DRIVE_CALLER)
         return;
+    for (unsigned i = 0; i < oracle.lives; i++)
+        calls[i] = oracle.life[i].accepted && !oracle.life[i].in_flight ? oracle.life[i].calls : 0;
     oracle.stopping = true;
+    oracle.ends++;
     sim_forbidden_lock = NULL;
     call_begins(NULL, "drains, not", true);
     result = hwt_timer_drain(oracle.timer, max, oracle.program->hands_back ? &list : NULL);
@@ -386,6 +406,8 @@ static void drain(uint64_t max)
     oracle.stopped = true;
     if (oracle.program->hands_back)
         oracle_handed_back(&list);
+    if (alone && oracle.ends == 1 && !oracle.lost && oracle_now() < until)
+        check_drained(calls);
 }
 
 /* ---- tasks and hooks ---- */
