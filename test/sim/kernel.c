@@ -84,6 +84,7 @@ void sim_sleep(uint64_t ns)
 }
 
 bool sim_one_cpu;
+size_t sim_no_maps_from = SIZE_MAX;
 void (*sim_pages_go)(void);
 
 int sim_sched_getcpu(void)
@@ -356,7 +357,7 @@ void *sim_mmap(void *at, size_t size, int protection, int flags, int fd, long of
     (void)fd;
     (void)offset;
     sim_point(PC, 0);
-    if (fails()) {
+    if (size >= sim_no_maps_from || fails()) {
         errno = ENOMEM;
         return MAP_FAILED;
     }

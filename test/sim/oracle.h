@@ -19,7 +19,7 @@ struct life {
     hwt_period_mode mode;
     unsigned submitter; /* thread and 1, while it submits */
     uint8_t held;       /* threads that hold a reference */
-    unsigned calls, in_flight;
+    unsigned calls, moves, in_flight; /* `moves` are calls, too */
     bool known; /* its deadline is what the last call made it: between these two */
     uint64_t deadline, latest;
     uint64_t told;  /* if no call has begun since: by one that has returned; or UINT64_MAX */
@@ -105,7 +105,7 @@ void oracle_check_sleep(void);
 /* The bound that hwt_timer_next_deadline gives (C15). */
 struct next_snapshot {
     uint64_t deadline[LIVES_MOST];
-    unsigned calls[LIVES_MOST], runs[LIVES_MOST];
+    unsigned calls[LIVES_MOST], runs[LIVES_MOST], moves[LIVES_MOST];
     unsigned begun, calls_on; /* calls: begun until then, and on */
 };
 void oracle_before_next(struct next_snapshot *snapshot);

@@ -113,6 +113,7 @@ struct world {
     bool late_jobs;       /* the executor's threads may end theirs after destroy */
     bool hooks;           /* timeouts have one */
     bool releases;        /* so do they of these, every other one */
+    bool no_segments;     /* there is no memory for more of them */
     bool faults;          /* the system's calls fail now and then */
     bool ends_threads;    /* tasks may end their thread */
     bool not_started;     /* the first submission starts it */
