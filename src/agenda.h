@@ -25,10 +25,10 @@
  *
  * It needs no memory to go on: without a chunk for a part, a timeout is listed there.
  *
- * A part, the tie and the rest hold their timeouts as any bucket: a canceller takes his out himself,
- * and the worker finds it by its `where`. In the front, and where they are listed, they cannot be
- * taken out quickly: whoever would remove one marks it as noticed, and it is dropped when it is met,
- * or when half of what is here is marked.
+ * A part, the tie and the rest hold their timeouts as any bucket: a canceller takes his out
+ * himself, and the worker finds it by its `where`. In the front, and where they are listed, they
+ * cannot be taken out quickly: whoever would remove one marks it as noticed, and it is dropped
+ * when it is met, or when half of what is here is marked.
  *
  * Worker only, all of it.
  */

@@ -178,7 +178,7 @@ void lane_set_far(struct lane *lane, uint64_t deadline);
  */
 void lane_sweep(struct lane *lane, struct segment *segment, uint64_t near, lane_take *take,
                 void *context);
-/* What was taken from the lane's `earliest`, but is in segments that were not swept, it says again. */
+/* The lane's `earliest` was taken: what is in segments that were not swept, it says again. */
 void lane_restore_earliest(struct lane *lane);
 
 /* Nothing in a slot is due before. */

@@ -28,7 +28,8 @@ static bool accepted(struct life *life, int result)
     SIM_CHECK(result == -ENOMEM || result == -ENOBUFS || result == -ESHUTDOWN ||
                   result == -EOWNERDEAD || (result == -EAGAIN && oracle.world->faults),
               "a submission fails with %d", result);
-    SIM_CHECK(result != -ENOMEM || oracle.world->faults || oracle.world->no_segments, "a submission finds no memory");
+    SIM_CHECK(result != -ENOMEM || oracle.world->faults || oracle.world->no_segments,
+              "a submission finds no memory");
     SIM_CHECK(result != -ENOBUFS || oracle.world->max_pending, "a submission meets a limit");
     SIM_CHECK(result != -ESHUTDOWN || oracle.stopping, "a submission fails, nobody has stopped");
     SIM_CHECK(result != -EOWNERDEAD || oracle.lost, "a submission fails, the worker is there");
@@ -328,11 +329,11 @@ static void visit(void)
               (long long)shown);
     for (unsigned i = 0; shown >= 0 && i < oracle.lives; i++) {
         const struct life *life = &oracle.life[i];
-        SIM_CHECK(((before.deadline[i] == UINT64_MAX || before.calls[i] != life->calls) &&
-                   !was[i]) ||
-                      !oracle_is_pending(life) || life->in_flight || life->shown ||
-                      life->runs != runs[i] || life->jobs,
-                  "timeout %u is pending, and was not shown", i);
+        SIM_CHECK(
+            ((before.deadline[i] == UINT64_MAX || before.calls[i] != life->calls) && !was[i]) ||
+                !oracle_is_pending(life) || life->in_flight || life->shown ||
+                life->runs != runs[i] || life->jobs,
+            "timeout %u is pending, and was not shown", i);
     }
 }
 

@@ -1010,11 +1010,8 @@ const struct world worlds[] = {
         .small = true,
         .delays = 0x1fc,
         .shared_delays = 0x180,
-        .weight = {[OP_MOVE] = 6,
-                   [OP_SCHEDULE] = 2,
-                   [OP_SLEEP] = 4,
-                   [OP_CANCEL] = 1,
-                   [OP_NEXT] = 1},
+        .weight =
+            {[OP_MOVE] = 6, [OP_SCHEDULE] = 2, [OP_SLEEP] = 4, [OP_CANCEL] = 1, [OP_NEXT] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
     {
