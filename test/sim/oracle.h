@@ -17,8 +17,8 @@ struct life {
     bool begun, accepted, refused, periodic, with_hook, with_release;
     uint64_t period;
     hwt_period_mode mode;
-    unsigned submitter; /* thread and 1, while it submits */
-    uint8_t held;       /* threads that hold a reference */
+    unsigned submitter;               /* thread and 1, while it submits */
+    uint8_t held;                     /* threads that hold a reference */
     unsigned calls, moves, in_flight; /* `moves` are calls, too */
     bool known; /* its deadline is what the last call made it: between these two */
     uint64_t deadline, latest;
