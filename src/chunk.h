@@ -57,8 +57,10 @@ struct chunk_store {
 
 #define RING_USED_SHIFT 48
 #define RING_ROOM_SHIFT 56
-#define RING_ONE_MORE   ((UINT64_C(1) << RING_USED_SHIFT) + 1)
-#define RING_LIVE_MASK  ((UINT64_C(1) << RING_USED_SHIFT) - 1)
+#define RING_USED_UNIT  (UINT64_C(1) << RING_USED_SHIFT)
+#define RING_ROOM_UNIT  (UINT64_C(1) << RING_ROOM_SHIFT)
+#define RING_ONE_MORE   (RING_USED_UNIT + 1)
+#define RING_LIVE_MASK  (RING_USED_UNIT - 1)
 
 static inline struct ring *ring_next(const struct ring *ring)
 {
@@ -96,7 +98,7 @@ static inline unsigned ring_room(const struct ring *ring)
 
 static inline void ring_set(struct ring *ring, uint64_t live, uint64_t used, uint64_t room)
 {
-    store_relaxed(&ring->fill, live | used << RING_USED_SHIFT | room << RING_ROOM_SHIFT);
+    store_relaxed(&ring->fill, live + used * RING_USED_UNIT + room * RING_ROOM_UNIT);
 }
 
 static inline void ring_set_live(struct ring *ring, uint64_t live)

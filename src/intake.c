@@ -188,16 +188,12 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
     return quiet;
 }
 
-/*
- * For the producers, what is far away: from time to time, because they read it with every
- * submission.
- */
-static void tell_far(hwt_timer *timer, uint64_t now)
+void intake_tell_far(hwt_timer *timer, uint64_t now)
 {
     struct worker *w = &timer->worker;
     uint64_t distance = FAR_TICKS * timer->tick_ns;
 
-    if (likely(now >= w->told_far && now - w->told_far < distance / 4))
+    if (likely(w->told_far && now >= w->told_far && now - w->told_far < distance / 4))
         return;
     w->told_far = now;
     for (unsigned i = 0; i < timer->lanes.count; i++)
@@ -210,7 +206,7 @@ bool intake(hwt_timer *timer, uint64_t horizon)
 
     timer_check_acting(timer);
     if (horizon < DEADLINE_NEVER)
-        tell_far(timer, horizon);
+        intake_tell_far(timer, horizon);
     for (unsigned i = 0; i < timer->lanes.count; i++)
         quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
     return quiet;

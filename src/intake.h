@@ -18,6 +18,12 @@ bool intake(hwt_timer *timer, uint64_t horizon);
 void intake_between(hwt_timer *timer);
 
 /*
+ * For the producers, what is far away: from time to time, because they read it with every
+ * submission. Also before the first of them.
+ */
+void intake_tell_far(hwt_timer *timer, uint64_t now);
+
+/*
  * Some who have won a word are between two steps, and what they owe has not come yet: a little
  * while before the next look.
  */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "intake.h"
 #include "pool.h"
 #include "registry.h"
 #include "run.h"
@@ -81,6 +82,7 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
     }
     if (result == 0) {
         timer->worker.started = timer_now(timer);
+        intake_tell_far(timer, timer->worker.started);
         result = create_wheel(timer, config, slots);
     }
     if (result == 0)
