@@ -641,12 +641,16 @@ static bool is_certain(const struct life *life, uint64_t *deadline)
     return word_code(word) == WORD_PENDING || word_code(word) >= WORD_EXPIRED;
 }
 
-/* An exact answer is not earlier than all that is pending, either: if nobody else has a call. */
+/*
+ * An exact answer is not earlier than all that is pending, either: if nobody else has a call, or is
+ * still on the way out of one that a task has ended.
+ */
 static void check_exact(const struct next_snapshot *snapshot, uint64_t answer)
 {
     uint64_t least = UINT64_MAX, deadline;
 
-    if (oracle.world->drive != HWT_DRIVE_CALLER || oracle.world->executor || oracle.running ||
+    if (oracle.world->drive != HWT_DRIVE_CALLER || oracle.world->executor ||
+        oracle.world->ends_threads || oracle.running ||
         snapshot->calls_on || oracle.calls || oracle.begun != snapshot->begun + 1)
         return;
     for (unsigned i = 0; i < oracle.lives; i++) {
