@@ -27,6 +27,8 @@
 #endif
 
 #define LOAD_PERIOD HWT_MSEC(10)
+#define LOAD_TICK   HWT_MSEC(1)
+#define LOAD_WORK   HWT_USEC(30)
 #define LOAD_LATE   HWT_MSEC(20) /* later than the sleeper: so much is allowed */
 #define LOAD_SAMPLE HWT_MSEC(2)
 
@@ -57,6 +59,7 @@ struct load_state {
     _Atomic bool over;                  /* and then the sleeper */
     _Atomic uint64_t held;              /* the worker, in a long task */
     _Atomic bool release;
+    bool busy;                                  /* the sleeper: wakes at each tick */
     _Atomic uint64_t scheduled, cancelled, ran; /* the ledger */
     _Atomic uint64_t since; /* lateness counts from here: before, the worker was held */
     struct load_watch watched, sleeper;
@@ -94,18 +97,31 @@ static inline void load_watched_run(hwt_timeout *timeout, void *arg)
     load_note(&load.watched, load_lateness(hwt_timeout_deadline(timeout)));
 }
 
-/* As the watched timeout: what it has missed is dropped. */
+static inline void load_sleep_until(uint64_t time)
+{
+    struct timespec until = {(time_t)(time / HWT_SEC(1)), (long)(time % HWT_SEC(1))};
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        continue;
+}
+
+/*
+ * As the watched timeout: what it has missed is dropped. In a mixed load something is due in every
+ * millisecond: then this wakes as often as the worker has to, and does as much; the system lets a
+ * thread that does nothing at all go before one that works.
+ */
 static inline void *load_sleep(void *arg)
 {
     uint64_t next = stress_now(), late;
 
     while (!atomic_load(&load.over)) {
-        struct timespec until;
-
+        for (uint64_t time = next + LOAD_TICK; load.busy && time < next + LOAD_PERIOD;
+             time += LOAD_TICK) {
+            load_sleep_until(time);
+            stress_spin(LOAD_WORK);
+        }
         next += LOAD_PERIOD;
-        until = (struct timespec){(time_t)(next / HWT_SEC(1)), (long)(next % HWT_SEC(1))};
-        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-            continue;
+        load_sleep_until(next);
         late = load_lateness(next);
         load_note(&load.sleeper, late);
         next += late / LOAD_PERIOD * LOAD_PERIOD;
@@ -113,7 +129,7 @@ static inline void *load_sleep(void *arg)
     return arg;
 }
 
-/* Not while the watched timeout may run: at the beginning, or with the worker held. */
+/* From here on it is judged. */
 static inline void load_watch_begin(void)
 {
     atomic_store(&load.since, stress_now());
