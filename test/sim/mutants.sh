@@ -38,10 +38,12 @@ copy_tree() # to
 
 try() # tree patch
 {
-    local tree=$1 patch=$PWD/$2 file name status worlds log seconds=$MUTANT_SECONDS found
+    local tree=$1 patch=$PWD/$2 file name status worlds log seconds=$MUTANT_SECONDS found why
     name=$(basename "$2" .patch)
     log=$PWD/$work/$name.log
-    [ -n "$(header "$patch" Harmless)$(header "$patch" Weak)$(header "$patch" Open)" ] && seconds=$((seconds / 10 + 1))
+    for why in Harmless Weak Open; do
+        [ -n "$(header "$patch" $why)" ] && seconds=$((MUTANT_SECONDS / 10 + 1))
+    done
     [ -n "$(header "$patch" Seconds)" ] && seconds=$(header "$patch" Seconds)
     worlds=$(header "$patch" Worlds | tr ' ' ,)
     if ! { patch -s -p1 -d "$tree" <"$patch" &&
@@ -105,5 +107,6 @@ done <"$work/rows"
 echo '| mutant | rule | histories | strategy | what the simulator says |'
 echo '| --- | --- | --- | --- | --- |'
 cat "$work/rows"
-echo "$found mutants found, $harmless harmless, $weak left to relacy, $open open, $wrong not as expected"
+echo "$found mutants found, $harmless harmless, $weak left to relacy, $open open," \
+    "$wrong not as expected"
 [ $wrong = 0 ]
