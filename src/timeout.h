@@ -211,13 +211,14 @@ static inline uint64_t timeout_deadline(const hwt_timeout *timeout)
 }
 
 /*
- * Every change of the word is acquire-release: acquire, so that whoever wins sees what the one
- * before left behind; release, so that the next one sees what this one did.
+ * Every change of the word is acquire, so that whoever wins sees what the one before left behind;
+ * release, so that the next one sees what this one did; and in one order with all others, so that a
+ * guest who finds it pending comes before stop's look for guests (C6).
  */
 static inline bool word_change(hwt_timeout *timeout, uint64_t *word, uint64_t deadline,
                                enum word_code code)
 {
-    return cas_acq_rel(&timeout->word, word, word_make(deadline, code));
+    return cas_seq(&timeout->word, word, word_make(deadline, code));
 }
 
 /*
