@@ -4,11 +4,11 @@
  * run.c, visit.c, and what intake.c and filing.c do with it, followed step by step.
  *
  * Up to three threads with a handle cancel it, wait for its end, or move it; who moves it earlier
- * takes it out of its slot, if he can, and puts it into one of two slots of a lane anew, or into
- * the spill. The worker takes it in from there, or leaves it there for a while; moves it from slot
- * to slot of its wheel, and into the front of the agenda; runs it, itself or on two threads of an
- * executor, once or periodically; its task may re-arm it. Now and then it shows what it has to a
- * visitor. Then the worker's thread acts as stop.
+ * leaves it in the slot of a lane, if it is in one; takes it out of the wheel's, if he can, and
+ * puts it into one of two slots of a lane, or into the spill. The worker takes it in from there, or
+ * leaves it there for a while; moves it from slot to slot of its wheel, and into the front of the
+ * agenda; runs it, itself or on two threads of an executor, once or periodically; its task may
+ * re-arm it. Now and then it shows what it has to a visitor. Then the worker's thread acts as stop.
  *
  * It must end exactly once and be freed exactly once, after everybody's last access (`life` is read
  * at each, written by free, and relacy knows a race when it sees one); its link is used for one
@@ -45,7 +45,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
 
     void before()
     {
-        unsigned handles = 0;
+        unsigned handles = 0, in = rl::rand(2) ? 0 : LANE_SLOTS; /* a lane's slot, or the wheel's */
 
         model_setup setup(WORKER + 1, 40);
         spilled = rl::rand(5) == 0;
@@ -57,12 +57,12 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         for (auto &s : slot)
             store_relaxed(s, (unsigned)EMPTY);
         if (!spilled)
-            store_relaxed(slot[0], (unsigned)OURS);
-        store_relaxed(where, spilled ? (unsigned)NO_SLOT : 1u);
+            store_relaxed(slot[in], (unsigned)OURS);
+        store_relaxed(where, spilled ? (unsigned)NO_SLOT : in + 1);
         store_relaxed(spill, spilled ? 1u : 0u);
         for (auto *a : {&notices, &guests, &phase, &still, &jobs, &over})
             store_relaxed(*a, 0u);
-        at($) = UNMET;
+        at($) = spilled || in == 0 ? UNMET : BUCKET;
         has = NOWHERE;
         reclaiming = reclaimed = no_more_runs = other = false;
         refilled = SLOTS;
@@ -95,14 +95,14 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         return index < LANE_SLOTS ? seen / 4 * 4 + EMPTIED : (unsigned)EMPTY;
     }
 
-    /* By a canceller who has won, or a mover who has nudged it: out of a lane or of the wheel. */
-    unsigned withdraw()
+    /* By a canceller who has won, from slot 0 on; by a mover who has nudged it, from the wheel. */
+    unsigned withdraw(unsigned first)
     {
         unsigned index, seen;
 
         touch();
         index = load_seq(where);
-        if (index == NO_SLOT)
+        if (index <= first)
             return SLOTS;
         touch_lanes();
         seen = load_seq(slot[--index]);
@@ -205,7 +205,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         unsigned from;
 
         touch_lanes();
-        from = withdraw();
+        from = withdraw(0);
         if (from == SLOTS) {
             lane_notify();
             return;
@@ -266,9 +266,9 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     /* Nudged, by this caller. */
     bool put_again()
     {
-        unsigned self = rl::thread_index(), from, seen, deadline;
+        unsigned self = rl::thread_index(), seen, deadline;
 
-        if (!may_put_again() || (from = withdraw()) == SLOTS)
+        if (!may_put_again() || withdraw(LANE_SLOTS) == SLOTS)
             return false;
         RL_ASSERT(told[self] <= owed[self]); /* the last time */
         hand = self;
@@ -287,7 +287,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             }
             touch_lanes(); /* told to `moved` */
         } while (!change(seen, deadline, PENDING));
-        model_corner(from < LANE_SLOTS ? PUT_AGAIN_FROM_LANE : PUT_AGAIN_FROM_WHEEL);
+        model_corner(PUT_AGAIN_FROM_WHEEL);
         model_dawdle(20, $);
         told[self] = submit_again(deadline);
         return true;
@@ -300,20 +300,16 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         (void)load_seq(word);
     }
 
-    /* As a guest: the comparison with the wake-up, and the descriptor, come last. */
-    void move_as_guest(unsigned deadline)
+    /* The worker has met it. */
+    void move_met(unsigned deadline)
     {
-        unsigned seen;
-        bool guest = mutant != MOVER_NOT_A_GUEST;
+        unsigned seen = load_acquire(word);
 
-        if (guest)
-            add_seq(guests, 1u);
-        seen = load_acquire(word);
         for (;;) {
             unsigned from = word_code(seen);
             bool earlier = deadline < word_deadline(seen);
             if (from != PENDING && from != NUDGED)
-                break;
+                return;
             touch();
             if (!cas_seq(word, seen, word_make(deadline, earlier ? (unsigned)NUDGED : from)))
                 continue;
@@ -329,8 +325,103 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             }
             if (earlier || from == NUDGED)
                 touch_lanes(); /* the timer is still there */
-            break;
+            return;
         }
+    }
+
+    /* A lane's slot; NO_SLOT: it is in none, as it stands. */
+    unsigned lane_slot_of()
+    {
+        unsigned index = load_seq(where);
+        return index <= LANE_SLOTS ? index : (unsigned)NO_SLOT;
+    }
+
+    bool lane_holds()
+    {
+        unsigned index = lane_slot_of();
+
+        if (index == NO_SLOT)
+            return false;
+        touch_lanes();
+        return load_seq(slot[index - 1]) % 4 == OURS;
+    }
+
+    /* Told to its segment and its lane. */
+    bool lane_move()
+    {
+        unsigned index = lane_slot_of(), seen;
+
+        if (index == NO_SLOT)
+            return false;
+        touch_lanes();
+        seen = load_relaxed(slot[index - 1]);
+        if (seen % 4 != OURS || !cas_seq(slot[index - 1], seen, seen))
+            return false;
+        (void)load_relaxed(jobs); /* a step */
+        touch_lanes();
+        model_corner(MOVED_IN_SLOT);
+        return true;
+    }
+
+    bool timeout_nudge()
+    {
+        unsigned seen = load_acquire(word);
+
+        model_corner(LEFT_SLOT);
+        while (word_code(seen) == PENDING || mutant == LEFT_NUDGED_BLINDLY) {
+            touch();
+            if (cas_seq(word, seen, word_make(word_deadline(seen), NUDGED)))
+                return true;
+        }
+        model_corner(LEFT_AND_ENDED);
+        return mutant == LEFT_NUDGED_TWICE && word_code(seen) == NUDGED;
+    }
+
+    void move_unmet(unsigned deadline)
+    {
+        unsigned seen;
+
+        touch_lanes(); /* told to `moved` */
+        seen = load_acquire(word);
+        do {
+            if (word_code(seen) > NUDGED)
+                return;
+            touch();
+        } while (!cas_seq(word, seen, word_make(deadline, word_code(seen))));
+        if (deadline >= word_deadline(seen))
+            owe_less(deadline);
+        model_dawdle(20, $);
+        if (word_code(seen) == PENDING && !lane_move() && timeout_nudge()) {
+            if (put_again())
+                model_corner(LEFT_AND_PUT_AGAIN);
+            else
+                nudge();
+        }
+        (void)load_relaxed(jobs); /* a step, before the comparison */
+        touch_lanes();            /* the timer is still there */
+    }
+
+    /* A guest may look at a lane's slot when he has found it pending: stop, which ends it first,
+       waits for him. */
+    bool is_pending()
+    {
+        return mutant == WORD_NOT_LOOKED_AT || word_code(load_seq(word)) <= NUDGED;
+    }
+
+    /* The comparison with the wake-up, and the descriptor, come last. */
+    void move_as_guest(unsigned deadline)
+    {
+        bool guest = mutant != MOVER_NOT_A_GUEST;
+        bool pending = mutant == WORD_LOOKED_AT_FIRST && is_pending();
+
+        if (guest)
+            add_seq(guests, 1u);
+        if (mutant == WORD_LOOKED_AT_FIRST ? !pending : !is_pending())
+            model_corner(ENDED_BEFORE_GUEST);
+        else if (lane_holds())
+            move_unmet(deadline);
+        else
+            move_met(deadline);
         if (guest)
             sub_acq_rel(guests, 1u);
     }

@@ -51,6 +51,11 @@ enum {
     REFILLED_UNSEEN,
     REFUSED_SHARE_FIRST,
     SHOWN_IN_SLOT,
+    WORD_NOT_LOOKED_AT,
+    WORD_LOOKED_AT_FIRST,
+    WORD_CHANGED_ACQ_REL,
+    LEFT_NUDGED_TWICE,
+    LEFT_NUDGED_BLINDLY,
 };
 
 static const model_case mutants[] = {
@@ -96,6 +101,11 @@ static const model_case mutants[] = {
     {REFILLED_UNSEEN, "slot of the wheel filled again, found empty without acquire"},
     {REFUSED_SHARE_FIRST, "refused job's share given up before the word is won or lost"},
     {SHOWN_IN_SLOT, "tour shows one that is in its slot"},
+    {WORD_NOT_LOOKED_AT, "whoever moves it looks at the lane's slot, but not at the word before"},
+    {WORD_LOOKED_AT_FIRST, "... or looks at the word before he signs in as a guest"},
+    {WORD_CHANGED_ACQ_REL, "... or finds it pending still: it was changed by acquire-release"},
+    {LEFT_NUDGED_TWICE, "one that has left the slot is nudged again though it is nudged"},
+    {LEFT_NUDGED_BLINDLY, "... or nudged whatever has become of it"},
 };
 
 enum { HANDLES = 3, EXECUTORS = 2, WORKER = HANDLES + EXECUTORS };
@@ -110,6 +120,11 @@ enum corner {
     CANCEL_WITHDREW = CANCEL_FROM + LAST,
     CANCEL_LOST_TO_RUN,
     MOVED_WHILE_NUDGED,
+    MOVED_IN_SLOT,
+    LEFT_SLOT,
+    LEFT_AND_PUT_AGAIN,
+    LEFT_AND_ENDED,
+    ENDED_BEFORE_GUEST,
     NUDGE_FROM_SLOT,
     NUDGE_FROM_SPILL,
     NUDGE_WHILE_ADRIFT,
@@ -129,7 +144,6 @@ enum corner {
     RECLAIMED_DISPATCHED,
     CANCEL_EMPTIED_WHEEL,
     CANCEL_EMPTIED_DISPATCHED,
-    PUT_AGAIN_FROM_LANE,
     PUT_AGAIN_FROM_WHEEL,
     PUT_AGAIN_TO_SPILL,
     CANCELLED_IN_HAND,
@@ -194,7 +208,8 @@ struct model_timeout {
     bool change(unsigned &seen, unsigned deadline, unsigned code)
     {
         touch();
-        return cas_acq_rel(word, seen, word_make(deadline, code));
+        return mutant == WORD_CHANGED_ACQ_REL ? cas_acq_rel(word, seen, word_make(deadline, code))
+                                              : cas_seq(word, seen, word_make(deadline, code));
     }
 
     bool change_from(unsigned code, unsigned alternative, unsigned to)

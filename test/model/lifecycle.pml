@@ -6,9 +6,9 @@
  * src/timeout.h, on sequentially consistent memory and with a compare-and-swap loop as one step
  * (test/model/ends.cc has the memory orders, but only samples the interleavings).
  *
- * Two threads with a handle cancel it, wait for its run, or move its deadline: earlier, they take
- * it out of its slot, in the lane or in the wheel, and put it into the lane again; the worker takes
- * it from its slot or the spill, files it, takes it out and runs it or hands it to an executor's
+ * Two threads with a handle cancel it, wait for its run, or move its deadline: in the slot of the
+ * lane it stays; earlier, out of the wheel's, they put it into the lane again; the worker takes it
+ * from its slot or the spill, files it, takes it out and runs it or hands it to an executor's
  * thread, once or periodically, re-armed by its task or not; then stop reclaims. Nothing polls:
  * whoever waits is blocked, so that a lost notice is a deadlock.
  *
@@ -72,7 +72,7 @@ inline drop()
     }
 }
 
-/* Of the lane: by anybody; of the wheel, too: by a canceller or a mover. */
+/* Of the lane: by anybody; of the wheel, too: by a canceller. */
 inline take_slot(got)
 {
     atomic {
@@ -90,6 +90,17 @@ inline take_any_slot(got)
         touch_lanes();
         got = in_slot || in_wheel;
         in_slot = false;
+        in_wheel = false
+    }
+}
+
+/* By a mover. */
+inline take_wheel(got)
+{
+    atomic {
+        touch();
+        touch_lanes();
+        got = in_wheel;
         in_wheel = false
     }
 }
@@ -176,20 +187,37 @@ inline move(to, from, got)
     if
     :: code == PENDING && to < deadline || code == NUDGED ->
         guests++;
+        if
+        :: code <= NUDGED -> d_step { touch_lanes(); got = in_slot } /* lane_holds */
+        :: else
+        fi;
         atomic {
             touch();
             from = code;
             if
-            :: from == PENDING && to < deadline -> code = NUDGED; deadline = to
-            :: from == PENDING && to >= deadline -> deadline = to; from = LAST
+            :: from == PENDING && got -> deadline = to; from = EXPIRED /* in its slot */
+            :: from == PENDING && !got && to < deadline -> code = NUDGED; deadline = to
+            :: from == PENDING && !got && to >= deadline -> deadline = to; from = LAST
             :: from == NUDGED -> deadline = to
-            :: else
-            fi
+            :: else -> from = LAST
+            fi;
+            got = false
         }
+        if
+        :: from == EXPIRED ->
+            atomic {
+                touch(); touch_lanes(); /* the slot changed, the lane told; or it has left it */
+                if
+                :: !in_slot && code == PENDING -> code = NUDGED; from = PENDING
+                :: else -> from = LAST
+                fi
+            }
+        :: else
+        fi;
         if
         :: from == PENDING ->
             if
-            :: !stopping -> take_any_slot(got)
+            :: !stopping -> take_wheel(got)
             :: stopping
             fi;
             if

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What hwt_timer_next_deadline says (rule C15): estimate and look_ahead against take_bound,
- * lane_sweep, lane_restore_earliest, receive and worker_plan; put_again, and lane_tell_moved
- * against the nudges that it speaks of; a re-arm on an executor's thread and the end of that run.
+ * lane_sweep, lane_restore_earliest, receive and worker_plan; lane_move, put_again, and
+ * lane_tell_moved against the nudges that it speaks of; a re-arm on an executor's thread and the
+ * end of that run.
  *
- * One thread submits a timeout, two move it earlier when that has returned: they take it out of its
- * slot in a lane or in the wheel and put it into a lane again, or queue a nudge. A third runs
- * another one on an executor and re-arms it, or moves the first one, mostly later. The worker takes
- * in what comes, leaves in the lanes what is not due soon, files it and plans, over and over;
- * nothing expires. Whoever asks may not be told a later deadline than that of any call that had
- * returned before: beside the worker, or as the worker, who looks ahead.
+ * One thread submits a timeout, or it is in the wheel; two move it earlier when that has returned:
+ * in the slot of a lane it stays; out of the wheel's they put it into a lane, or they queue a
+ * nudge. A third runs another one on an executor and re-arms it, or moves the first one, mostly
+ * later. The worker takes in what comes, leaves in the lanes what is not due soon, files it and
+ * plans, over and over; nothing expires. Whoever asks may not be told a later deadline than that of
+ * any call that had returned before: beside the worker, or as the worker, who looks ahead.
  */
 #include "model.h"
 
@@ -36,6 +37,12 @@ enum {
     WHEEL_SEEN_LAST,
     NOTICES_NOT_AHEAD,
     REARMED_SEEN_FIRST,
+    TOLD_AFTER_MOVED,
+    SLOT_LOOKED_AT,
+    SLOT_BEFORE_WORD,
+    SLOT_LEFT_UNNOTICED,
+    MOVE_SEGMENT_NOT_TOLD,
+    MOVE_LANE_NOT_TOLD,
 };
 
 static const model_case mutants[] = {
@@ -61,6 +68,12 @@ static const model_case mutants[] = {
     {WHEEL_SEEN_LAST, "who looks ahead looks at the wheel after the guests"},
     {NOTICES_NOT_AHEAD, "who looks ahead answers beside a nudge that is queued"},
     {REARMED_SEEN_FIRST, "who looks ahead raises the bound past what was re-armed meanwhile"},
+    {TOLD_AFTER_MOVED, "who moves it in its slot tells `moved` when he has changed the word"},
+    {SLOT_LOOKED_AT, "... or looks at the slot by a mere load"},
+    {SLOT_BEFORE_WORD, "... or changes the slot before the word"},
+    {SLOT_LEFT_UNNOTICED, "... or does not nudge it when it has left the slot"},
+    {MOVE_SEGMENT_NOT_TOLD, "... or tells the lane, not the segment"},
+    {MOVE_LANE_NOT_TOLD, "... or tells the segment, not the lane"},
 };
 
 /* The runner, or one who moves it later. */
@@ -76,8 +89,10 @@ enum corner {
     KEPT_FOR_PROMISES,
     FOUND_REARMED,
     LEFT,
-    PUT_FROM_LANE,
     PUT_FROM_WHEEL,
+    MOVED_IN_SLOT,
+    MOVED_LATER_IN_SLOT,
+    SLOT_LEFT,
     NUDGED_IN_HAND,
     FOUND_AGAIN,
     MOVED_LATER,
@@ -103,7 +118,7 @@ struct next : rl::test_suite<next, THREADS> {
     unsigned filed[BOTH];
     bool dispatched;
     /* what happens in this run */
-    bool runs, moves_later, still;
+    bool runs, moves_later, still, met; /* `met`: submitted and filed before */
 
     static unsigned deadline_of(unsigned thread)
     {
@@ -141,6 +156,13 @@ struct next : rl::test_suite<next, THREADS> {
         filed[0] = filed[1] = never;
         dispatched = runs = kind == 0;
         moves_later = kind == 1;
+        if ((met = rl::rand(2))) {
+            store_relaxed(where, (unsigned)WHEEL_SLOT);
+            store_relaxed(wheel, 1u);
+            store_relaxed(next_deadline, 9u);
+            at = WHEEL;
+            filed[0] = 9;
+        }
         still = rl::rand(4) == 0; /* a tour is on all the time: nothing is put again */
     }
 
@@ -204,19 +226,48 @@ struct next : rl::test_suite<next, THREADS> {
         return segments[(in - LANE_SLOT) / SEGMENTS][(in - LANE_SLOT) % SEGMENTS].slot;
     }
 
+    bool lane_holds()
+    {
+        unsigned in = load_seq(where);
+        return in >= LANE_SLOT && in < WHEEL_SLOT && load_seq(lane_slot(in)) % 2;
+    }
+
+    bool change_slot(unsigned in)
+    {
+        unsigned held;
+
+        if (mutant == SLOT_LOOKED_AT)
+            return load_seq(lane_slot(in)) % 2;
+        held = load_relaxed(lane_slot(in));
+        return held % 2 && cas_seq(lane_slot(in), held, held);
+    }
+
+    bool lane_move(unsigned deadline)
+    {
+        unsigned in = load_seq(where);
+
+        if (in < LANE_SLOT || in >= WHEEL_SLOT || (mutant != SLOT_BEFORE_WORD && !change_slot(in)))
+            return false;
+        segment &s = segments[(in - LANE_SLOT) / SEGMENTS][(in - LANE_SLOT) % SEGMENTS];
+        if (mutant != MOVE_SEGMENT_NOT_TOLD)
+            lower(s.earliest, deadline);
+        if (mutant != MOVE_LANE_NOT_TOLD)
+            lower(earliest[(in - LANE_SLOT) / SEGMENTS], deadline);
+        return true;
+    }
+
     /* ---- handle.c ---- */
 
     bool take_out()
     {
-        unsigned in = load_seq(where), held;
+        unsigned held;
 
-        if (in == NO_SLOT)
+        if (load_acquire(where) != WHEEL_SLOT)
             return false;
-        rl::atomic<unsigned> &slot = in == WHEEL_SLOT ? wheel : lane_slot(in);
-        held = load_seq(slot);
-        if (held % 2 == 0 || !cas_acq_rel(slot, held, in == WHEEL_SLOT ? 0u : held + 1))
+        held = load_relaxed(wheel);
+        if (!held || !cas_acq_rel(wheel, held, 0u))
             return false;
-        model_corner(in == WHEEL_SLOT ? PUT_FROM_WHEEL : PUT_FROM_LANE);
+        model_corner(PUT_FROM_WHEEL);
         return true;
     }
 
@@ -245,34 +296,111 @@ struct next : rl::test_suite<next, THREADS> {
         lower(moved[lane], load_seq(word[0]) / 4);
     }
 
-    void move(unsigned thread)
+    void put_or_nudge(unsigned lane)
     {
-        unsigned lane = thread % LANES, deadline = deadline_of(thread), seen;
+        if (!put_again(lane))
+            nudge(lane);
+    }
 
-        if (mutant != SIGNED_IN_LATE)
-            add_seq(guests, 1u);
-        seen = load_acquire(word[0]);
-        while (deadline < seen / 4 && !cas_seq(word[0], seen, word_make(deadline, NUDGED)))
-            continue;
+    /*
+     * One that would move it later than another one has leaves it, so that what is known stays
+     * known: unless it is for that (`to_later`). What the word was before; LEFT_ALONE: nothing is
+     * left to do.
+     */
+    enum { LEFT_ALONE = 4 };
+
+    unsigned change(unsigned deadline, bool to_later, bool in_slot)
+    {
+        unsigned seen = load_acquire(word[0]), to, was;
+
+        do {
+            if (deadline >= seen / 4 && !to_later) {
+                was = seen % 4 == NUDGED ? (unsigned)NUDGED : (unsigned)LEFT_ALONE;
+                break;
+            }
+            was = seen % 4;
+            to = seen % 4 == NUDGED || (deadline < seen / 4 && !in_slot) ? NUDGED : PENDING;
+        } while (!cas_seq(word[0], seen, word_make(deadline, to)));
         if (mutant == SIGNED_IN_LATE)
             add_seq(guests, 1u);
-        if (deadline >= seen / 4) {
-            /* later than the other's, which is left, so that what is known stays known */
-            if (seen % 4 == NUDGED && mutant != LATER_NOT_TOLD)
-                lower(moved[lane], deadline);
-        } else if (seen % 4 == PENDING) {
-            if (!put_again(lane))
-                nudge(lane);
-        } else if (mutant != MOVED_NOT_TOLD) {
+        if (was == PENDING && deadline >= seen / 4) {
+            model_corner(in_slot ? MOVED_LATER_IN_SLOT : MOVED_LATER);
+            return in_slot ? (unsigned)PENDING : (unsigned)LEFT_ALONE;
+        }
+        return was;
+    }
+
+    void move_met(unsigned lane, unsigned deadline, bool to_later)
+    {
+        unsigned was = change(deadline, to_later, false);
+
+        if (was == PENDING)
+            put_or_nudge(lane);
+        else if (was == NUDGED && mutant != (to_later ? LATER_NOT_TOLD : MOVED_NOT_TOLD))
+            lower(moved[lane], deadline);
+    }
+
+    bool timeout_nudge()
+    {
+        unsigned seen = load_acquire(word[0]);
+
+        model_corner(SLOT_LEFT);
+        while (mutant != SLOT_LEFT_UNNOTICED && seen % 4 == PENDING) {
+            if (cas_seq(word[0], seen, word_make(seen / 4, NUDGED)))
+                return true;
+        }
+        return false;
+    }
+
+    /* The second telling is for the mail that a pass leaves: here a pass leaves none. */
+    void move_unmet(unsigned lane, unsigned deadline, bool to_later)
+    {
+        unsigned in = load_seq(where), was;
+
+        if (mutant != TOLD_AFTER_MOVED)
+            lower(moved[lane], deadline);
+        if (mutant == SLOT_BEFORE_WORD &&
+            (in < LANE_SLOT || in >= WHEEL_SLOT || !change_slot(in))) {
+            move_met(lane, deadline, to_later);
+            return;
+        }
+        was = change(deadline, to_later, true);
+        model_dawdle(20, $);
+        if (mutant == TOLD_AFTER_MOVED)
+            lower(moved[lane], deadline);
+        if (was == PENDING) {
+            if (lane_move(deadline))
+                model_corner(MOVED_IN_SLOT);
+            else if (timeout_nudge())
+                put_or_nudge(lane);
+        } else if (was == NUDGED) {
             lower(moved[lane], deadline);
         }
+    }
+
+    void move_as_guest(unsigned lane, unsigned deadline, bool to_later)
+    {
+        if (mutant != SIGNED_IN_LATE)
+            add_seq(guests, 1u);
+        if (lane_holds())
+            move_unmet(lane, deadline, to_later);
+        else
+            move_met(lane, deadline, to_later);
         sub_acq_rel(guests, 1u);
+    }
+
+    void move(unsigned thread)
+    {
+        unsigned deadline = deadline_of(thread), seen = load_acquire(word[0]);
+
+        if (deadline < seen / 4 || seen % 4 == NUDGED)
+            move_as_guest(thread % LANES, deadline, false);
     }
 
     /* Whatever it is by now; while it is pending nobody is told. */
     void move_later()
     {
-        unsigned seen = load_acquire(word[0]), to;
+        unsigned seen = load_acquire(word[0]);
 
         while (seen % 4 == PENDING && later >= seen / 4) {
             if (!cas_acq_rel(word[0], seen, word_make(later, PENDING)))
@@ -280,15 +408,7 @@ struct next : rl::test_suite<next, THREADS> {
             model_corner(MOVED_LATER);
             return;
         }
-        add_seq(guests, 1u);
-        do {
-            to = seen % 4 == NUDGED || later < seen / 4 ? NUDGED : PENDING;
-        } while (!cas_seq(word[0], seen, word_make(later, to)));
-        if (seen % 4 == NUDGED)
-            lower(moved[1], later);
-        else if (to == NUDGED && !put_again(1))
-            nudge(1);
-        sub_acq_rel(guests, 1u);
+        move_as_guest(1, later, true);
     }
 
     /* ---- run.c, on an executor's thread ---- */
@@ -630,7 +750,10 @@ struct next : rl::test_suite<next, THREADS> {
     void thread(unsigned index)
     {
         switch (index) {
-        case SUBMITTER: submit(); break;
+        case SUBMITTER:
+            if (!met)
+                submit();
+            break;
         case MOVER:
         case MOVER_2:
             await_handle();

@@ -4,13 +4,13 @@
  * of segments, the spill with `spilling`, cancel, put_again, hwt_timer_advance, begin_stop and
  * reclaim_all.
  *
- * Two threads submit, with or without a handle, put some of it again as who moves it earlier does,
- * and cancel some; a lane has one segment, or two from when the first is found taken, of one slot
- * each. A third thread acts as the worker until it sees the stop; the last one stops. Blocks are
- * recycled at once, for whoever comes next. What was accepted must end exactly once (run,
- * cancelled, handed back), what was refused never; no block is used after it was freed (`life`);
- * once stop has returned no handle touches the timer (`lanes`; a submission may, because destroy
- * must not come before it returns).
+ * Two threads submit, with or without a handle, move some of it in its slot or put it again, and
+ * cancel some; a lane has one segment, or two from when the first is found taken, of one slot each.
+ * A third thread acts as the worker until it sees the stop; the last one stops. Blocks are recycled
+ * at once, for whoever comes next. What was accepted must end exactly once (run, cancelled, handed
+ * back), what was refused never; no block is used after it was freed (`life`); once stop has
+ * returned no handle touches the timer (`lanes`; a submission may, because destroy must not come
+ * before it returns).
  */
 #include "model.h"
 
@@ -67,12 +67,12 @@ enum corner {
     WAITED_FOR_NOTICE,
     WAITED_FOR_GUEST,
     SEGMENT_ADDED,
-    PUT_AGAIN_FROM_LANE,
+    MOVED_IN_SLOT,
+    LEFT_SLOT,
     PUT_AGAIN_FROM_WHEEL,
     PUT_AGAIN_THOUGH_CLOSED,
     PUT_AGAIN_TO_SPILL,
     NOT_TAKEN_FOR_STOP,
-    NUDGED_UNMET,
     NUDGED_ELSEWHERE,
     WHEEL_EMPTIED,
     CORNERS,
@@ -212,7 +212,7 @@ struct stop : rl::test_suite<stop, THREADS> {
         unsigned seen = from;
 
         touch(b);
-        return load_acquire(blocks[b].word) == from && cas_acq_rel(blocks[b].word, seen, to);
+        return load_acquire(blocks[b].word) == from && cas_seq(blocks[b].word, seen, to);
     }
 
     /* ---- lane.c ---- */
@@ -233,14 +233,14 @@ struct stop : rl::test_suite<stop, THREADS> {
         return cas_acq_rel(slot[index], held, index < SEGMENTS ? held % 16 + 1 : 0u);
     }
 
-    /* By a canceller or a mover, NO_SLOT: it is in none; by the worker out of a lane's alone. */
-    unsigned take_back(unsigned b, unsigned slots)
+    /* By a canceller; by a mover from the wheel, by the worker from a lane. NO_SLOT: not there. */
+    unsigned take_back(unsigned b, unsigned slots, unsigned first = 0)
     {
         unsigned index, held;
 
         touch(b);
         index = load_seq(blocks[b].where);
-        if (index >= slots)
+        if (index < first || index >= slots)
             return NO_SLOT;
         held = load_seq(slot[index]);
         return held / 16 == b && take_from(index, held) ? index : (unsigned)NO_SLOT;
@@ -387,16 +387,13 @@ struct stop : rl::test_suite<stop, THREADS> {
 
     bool put_again(unsigned b)
     {
-        unsigned from;
-
         if (mutant != STOP_IGNORED && load_seq(phase)) {
             model_corner(NOT_TAKEN_FOR_STOP);
             return false;
         }
-        from = take_back(b, SLOTS);
-        if (from == NO_SLOT)
+        if (take_back(b, SLOTS, SEGMENTS) == NO_SLOT)
             return false;
-        model_corner(from < SEGMENTS ? PUT_AGAIN_FROM_LANE : PUT_AGAIN_FROM_WHEEL);
+        model_corner(PUT_AGAIN_FROM_WHEEL);
         blocks[b].place($) = UNMET;
         touch_lanes(); /* told to `moved` */
         RL_ASSERT(change(b, NUDGED, PENDING)); /* nobody else has a handle */
@@ -405,18 +402,69 @@ struct stop : rl::test_suite<stop, THREADS> {
         return true;
     }
 
-    /* Earlier. */
-    void move(unsigned b)
+    void nudge(unsigned b)
     {
         unsigned seen = PENDING;
 
-        if (mutant != MOVER_NOT_A_GUEST)
-            add_seq(guests, 1u);
-        touch(b);
         if (cas_seq(blocks[b].word, seen, (unsigned)NUDGED) && !put_again(b)) {
             touch_lanes();
             push(notices, b, &block::link);
             touch_lanes(); /* compared with the wake-up */
+        }
+    }
+
+    /* Of a lane, and it is there. */
+    unsigned lane_slot_of(unsigned b)
+    {
+        unsigned index = load_seq(blocks[b].where);
+
+        if (index >= SEGMENTS)
+            return NO_SLOT;
+        touch_lanes();
+        return load_seq(slot[index]) / 16 == b ? index : (unsigned)NO_SLOT;
+    }
+
+    bool lane_move(unsigned b)
+    {
+        unsigned index = lane_slot_of(b), held;
+
+        if (index == NO_SLOT)
+            return false;
+        held = load_relaxed(slot[index]);
+        if (held / 16 != b || !cas_seq(slot[index], held, held))
+            return false;
+        mark_fresh(index);
+        touch_lanes(); /* told */
+        return true;
+    }
+
+    void move_unmet(unsigned b)
+    {
+        unsigned seen = PENDING;
+
+        touch_lanes(); /* told to `moved` */
+        if (!cas_seq(blocks[b].word, seen, (unsigned)PENDING))
+            return;
+        if (lane_move(b)) {
+            model_corner(MOVED_IN_SLOT);
+        } else {
+            model_corner(LEFT_SLOT);
+            nudge(b);
+        }
+        touch_lanes(); /* compared with the wake-up */
+    }
+
+    /* Earlier. */
+    void move(unsigned b)
+    {
+        if (mutant != MOVER_NOT_A_GUEST)
+            add_seq(guests, 1u);
+        touch(b);
+        if (load_seq(blocks[b].word) <= NUDGED) {
+            if (lane_slot_of(b) == NO_SLOT)
+                nudge(b);
+            else
+                move_unmet(b);
         }
         if (mutant != MOVER_NOT_A_GUEST)
             sub_acq_rel(guests, 1u);
@@ -527,8 +575,6 @@ struct stop : rl::test_suite<stop, THREADS> {
             RL_ASSERT(take_wheel_slot(load_relaxed(blocks[b].where)) == b);
         else if (blocks[b].place($) == ADRIFT)
             RL_ASSERT(--adrift >= 0);
-        else
-            model_corner(NUDGED_UNMET);
         if (change(b, NUDGED, PENDING))
             file(b);
         else

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * No lost wake-up (G4; rules C2, C3 and C4): lane_submit, put_again, nudge and park_wake_for
- * against lane_sweep, lane_restore_earliest, collect_notices, worker_plan and park_sleep.
+ * No lost wake-up (G4; rules C2, C3 and C4): lane_submit, lane_move, put_again, nudge and
+ * park_wake_for against lane_sweep, lane_restore_earliest, collect_notices, worker_plan and
+ * park_sleep.
  *
  * A lane of two segments, a group of slots in each. Two threads submit to one of them, the second
  * with the later deadline, so that it does not lower `earliest` in the same one; two others move a
- * timeout earlier that lies in a lane or in the wheel, one of them twice: they take it out of its
- * slot and put it into a segment again, or queue a nudge. The worker leaves in their slots what is
- * not due soon. Deadlines are moments of the clock, which goes on only while the worker sleeps; a
- * tick is 1. The worker may not sleep past the deadline of a submission that has returned, whatever
- * the other threads are at; nor past that of a move when both movers have returned. In half of the
- * runs it sleeps on a timer descriptor instead of a futex, and there this holds whenever nobody has
- * just set the descriptor and not looked yet whether that is still what is wanted.
+ * timeout earlier that lies in a lane or in the wheel, one of them twice (and with that perhaps
+ * later than the other): in a slot of the lane it stays; out of the wheel's they put it into a
+ * segment, or they queue a nudge. The worker leaves in their slots what is not due soon. Deadlines
+ * are moments of the clock, which goes on only while the worker sleeps; a tick is 1. The worker may
+ * not sleep past the deadline of a submission that has returned, whatever the other threads are at;
+ * nor past that of a move that has returned, but for the first and the last of the known delays
+ * (docs/concurrency.md): see check_covered. In half of the runs it sleeps on a timer descriptor
+ * instead of a futex, and there this holds whenever nobody has just set the descriptor and not
+ * looked yet whether that is still what is wanted.
  */
 #include "model.h"
 
@@ -46,6 +49,14 @@ enum {
     READ_AGAIN_BY_LOAD,
     NOT_LOOKED_AGAIN,
     PUT_NOT_COMPARED,
+    SLOT_LOOKED_AT,
+    SLOT_BEFORE_WORD,
+    SLOT_LEFT_UNNOTICED,
+    MOVE_SEGMENT_NOT_TOLD,
+    MOVE_LANE_NOT_TOLD,
+    MOVE_NOT_FRESH,
+    MOVE_TOLD_BEFORE_SLOT,
+    MOVE_NOT_COMPARED,
 };
 
 static const model_case mutants[] = {
@@ -79,13 +90,23 @@ static const model_case mutants[] = {
     {READ_AGAIN_BY_LOAD, "mover reads the word again, but not by a read-modify-write"},
     {NOT_LOOKED_AGAIN, "worker does not look again when he has taken a nudge in"},
     {PUT_NOT_COMPARED, "mover puts it into a slot, and compares nothing"},
+    {SLOT_LOOKED_AT, "who moves it in its slot looks there by a mere load"},
+    {SLOT_BEFORE_WORD, "... or changes the slot before the word"},
+    {SLOT_LEFT_UNNOTICED, "... or does not nudge it when it has left the slot"},
+    {MOVE_SEGMENT_NOT_TOLD, "... or tells the lane, not the segment"},
+    {MOVE_LANE_NOT_TOLD, "... or tells the segment, not the lane"},
+    {MOVE_NOT_FRESH, "... or does not raise the group's flag"},
+    {MOVE_TOLD_BEFORE_SLOT, "... or tells before he changes the slot"},
+    {MOVE_NOT_COMPARED, "... or compares nothing"},
 };
 
 enum corner {
     LEFT,
     RESTORED,
-    PUT_FROM_LANE,
     PUT_FROM_WHEEL,
+    MOVED_IN_SLOT,
+    MOVED_LATER,
+    SLOT_LEFT,
     NUDGE_IN_SLOT,
     NUDGE_IN_HAND,
     NUDGE_FOUND_AGAIN,
@@ -97,6 +118,7 @@ enum corner {
 static const unsigned never = 1000;
 
 enum { SUBMITTERS = 2, MOVERS = 2, WORKER = SUBMITTERS + MOVERS };
+enum { MOVES = MOVERS + 1, CALLS = SUBMITTERS + MOVES }; /* the last one has two */
 
 enum { SEGMENTS = 2, MINE = SUBMITTERS, SLOTS = SUBMITTERS + 1 };
 enum { NO_SLOT, LANE_SLOT, WHEEL_SLOT = LANE_SLOT + SEGMENTS };
@@ -126,16 +148,21 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     rl::atomic<unsigned> timer; /* the descriptor's */
     unsigned setters;           /* have set it, and not looked yet */
     bool timerfd, still; /* a tour is on all the time: nothing is put again */
-    rl::atomic<unsigned> returned[WORKER];
+    rl::atomic<unsigned> returned[CALLS];
+    /* the books: what a move must be covered up to, if others have not moved it later; so many have
+       nudged it, and are not done; it was moved in its slot, and not nudged since; the word has
+       been changed, and that is not told yet; nobody was told, but those will tell (a bit each) */
+    unsigned due[CALLS], promises;
+    bool stays[CALLS], half[CALLS];
+    unsigned relies_on[CALLS];
     /* the worker's own; `moved`: the deadline that the timeout was filed by */
     unsigned now, filed[SUBMITTERS], moved, bystander;
 
-    static unsigned deadline_of(unsigned thread)
+    static unsigned deadline_of(unsigned call)
     {
-        static const unsigned deadline[WORKER] = {5, 7, 12, 9};
-        return deadline[thread];
+        static const unsigned deadline[CALLS] = {5, 7, 12, 9, 8};
+        return deadline[call];
     }
-    static const unsigned last = 8; /* the second mover's second one */
 
     void before()
     {
@@ -170,8 +197,13 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         setters = 0;
         timerfd = rl::rand(2);
         still = rl::rand(3) == 0;
-        for (unsigned i = 0; i < WORKER; i++)
+        for (unsigned i = 0; i < CALLS; i++) {
             store_relaxed(returned[i], 0u);
+            due[i] = 0;
+            stays[i] = half[i] = false;
+            relies_on[i] = 0;
+        }
+        promises = 0;
         now = 0;
         moved = 20;
         bystander = 10; /* another timeout in the wheel: due between the moves */
@@ -323,6 +355,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             deadline = read_again(deadline);
         store_relaxed(where, LANE_SLOT + in);
         RL_ASSERT(empty % 2 == 0 && cas_seq(segments[in].slot[MINE], empty, empty + 1));
+        model_dawdle(20, $); /* others may find it there, and move it */
         mark_fresh(segments[in]);
         if (mutant != NOT_READ_AGAIN && mutant != READ_BEFORE_FILLED)
             deadline = read_again(deadline);
@@ -330,19 +363,96 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         return deadline;
     }
 
-    /* ---- handle.c: moved earlier ---- */
+    bool lane_holds()
+    {
+        unsigned in = load_seq(where);
+        return in >= LANE_SLOT && in < WHEEL_SLOT &&
+               load_seq(segments[in - LANE_SLOT].slot[MINE]) % 2;
+    }
 
-    bool take_out()
+    bool change_slot()
     {
         unsigned in = load_seq(where), held;
 
-        if (in == NO_SLOT)
+        if (in < LANE_SLOT || in >= WHEEL_SLOT)
             return false;
-        rl::atomic<unsigned> &slot = in == WHEEL_SLOT ? wheel : segments[in - LANE_SLOT].slot[MINE];
-        held = load_seq(slot);
-        if (held % 2 == 0 || !cas_acq_rel(slot, held, in == WHEEL_SLOT ? 0u : held + 1))
+        rl::atomic<unsigned> &slot = segments[in - LANE_SLOT].slot[MINE];
+        held = mutant == SLOT_LOOKED_AT ? load_seq(slot) : load_relaxed(slot);
+        return held % 2 && (mutant == SLOT_LOOKED_AT || cas_seq(slot, held, held));
+    }
+
+    void tell_move(segment &s, unsigned deadline)
+    {
+        if (mutant != MOVE_NOT_FRESH)
+            mark_fresh(s);
+        if (mutant == MOVE_SEGMENT_NOT_TOLD)
+            lower(earliest, deadline);
+        else if (mutant == MOVE_LANE_NOT_TOLD)
+            lower(s.earliest, deadline);
+        else
+            announce(s, deadline);
+    }
+
+    bool lane_move(unsigned deadline)
+    {
+        unsigned in = load_seq(where);
+
+        if (in < LANE_SLOT || in >= WHEEL_SLOT)
             return false;
-        model_corner(in == WHEEL_SLOT ? PUT_FROM_WHEEL : PUT_FROM_LANE);
+        segment &s = segments[in - LANE_SLOT];
+        if (mutant == MOVE_TOLD_BEFORE_SLOT)
+            tell_move(s, deadline);
+        if (mutant != SLOT_BEFORE_WORD && !change_slot())
+            return false;
+        if (mutant != MOVE_TOLD_BEFORE_SLOT)
+            tell_move(s, deadline);
+        return true;
+    }
+
+    /* ---- handle.c: moved ---- */
+
+    /* The word has this deadline from this moment on. */
+    void changed(unsigned call, unsigned deadline)
+    {
+        for (unsigned &other : due)
+            other = other > deadline ? other : deadline;
+        due[call] = deadline;
+        half[call] = true;
+    }
+
+    void told_nobody(unsigned call)
+    {
+        model_corner(MOVED_LATER);
+        for (unsigned i = 0; i < CALLS; i++)
+            relies_on[call] |= half[i] && i != call ? 1u << i : 0;
+    }
+
+    bool waits_for_others(unsigned call)
+    {
+        for (unsigned i = 0; i < CALLS; i++) {
+            if (half[i] && relies_on[call] >> i & 1)
+                return true;
+        }
+        return promises > 0 && !stays[call];
+    }
+
+    /* The word is NUDGED from this moment on. */
+    void promise()
+    {
+        promises++;
+        for (bool &at_rest : stays)
+            at_rest = false;
+    }
+
+    bool take_out()
+    {
+        unsigned held = 1;
+
+        if (load_acquire(where) != WHEEL_SLOT || !load_relaxed(wheel))
+            return false;
+        if (!cas_acq_rel(wheel, held, 0u))
+            return false;
+        model_corner(PUT_FROM_WHEEL);
         return true;
     }
 
@@ -378,19 +488,89 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             park_wake_for(load_seq(word) % nudged);
     }
 
-    void move(unsigned deadline)
+    void put_or_nudge(unsigned deadline)
+    {
+        if (!put_again())
+            nudge(deadline);
+        promises--;
+    }
+
+    void move_met(unsigned call, unsigned deadline)
+    {
+        unsigned seen = load_acquire(word), to;
+
+        do {
+            to = seen >= nudged || deadline < seen ? nudged + deadline : deadline;
+        } while (!cas_seq(word, seen, to));
+        changed(call, deadline);
+        if (seen >= nudged) {
+            park_wake_for(deadline);
+        } else if (to >= nudged) {
+            promise();
+            put_or_nudge(deadline);
+        } else {
+            told_nobody(call);
+        }
+    }
+
+    bool timeout_nudge()
     {
         unsigned seen = load_acquire(word);
 
-        while (deadline < seen % nudged) {
-            if (!cas_seq(word, seen, nudged + deadline))
+        model_corner(SLOT_LEFT);
+        if (mutant == SLOT_LEFT_UNNOTICED)
+            return false;
+        while (seen < nudged) {
+            if (!cas_seq(word, seen, nudged + seen))
                 continue;
-            if (seen >= nudged)
-                park_wake_for(deadline);
-            else if (!put_again())
-                nudge(deadline);
+            promise();
+            return true;
+        }
+        return false;
+    }
+
+    void move_unmet(unsigned call, unsigned deadline)
+    {
+        unsigned seen;
+
+        if (mutant == SLOT_BEFORE_WORD && !change_slot()) {
+            move_met(call, deadline);
             return;
         }
+        seen = load_acquire(word);
+        while (!cas_seq(word, seen, seen / nudged * nudged + deadline))
+            continue;
+        changed(call, deadline);
+        stays[call] = seen < nudged;
+        model_dawdle(20, $);
+        if (seen < nudged && lane_move(deadline)) {
+            model_corner(MOVED_IN_SLOT);
+        } else if (seen < nudged) {
+            stays[call] = false;
+            if (timeout_nudge())
+                put_or_nudge(deadline);
+        }
+        if (mutant != MOVE_NOT_COMPARED)
+            park_wake_for(deadline);
+    }
+
+    void move(unsigned call)
+    {
+        unsigned deadline = deadline_of(call), seen = load_acquire(word);
+
+        while (seen < nudged && deadline >= seen) {
+            if (!cas_acq_rel(word, seen, deadline))
+                continue;
+            changed(call, deadline);
+            told_nobody(call);
+            half[call] = false;
+            return;
+        }
+        if (lane_holds())
+            move_unmet(call, deadline);
+        else
+            move_met(call, deadline);
+        half[call] = false;
     }
 
     /* ---- the worker: what it takes in ---- */
@@ -597,47 +777,51 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     /* The worker has what is moved, and it is due. */
     bool is_run() const { return at == WHEEL && moved <= now; }
 
+    /* What has returned; how many calls. */
+    unsigned look_who_is_back(bool (&back)[CALLS])
+    {
+        unsigned count = 0;
+
+        for (unsigned i = 0; i < CALLS; i++)
+            count += back[i] = load_acquire(returned[i]);
+        return count;
+    }
+
     /*
-     * Asleep: what has returned must be covered, or the system call have been made. What the other
-     * threads are at does not matter, but that the second mover relies on the first one's nudge.
+     * What has returned must be covered. What the other threads are at does not matter, but for the
+     * known delays: somebody has nudged it and is not done; or has moved it in its slot, earlier
+     * still, and not told that when this one moved it later, and told nobody.
      */
+    void check_covered(const bool (&back)[CALLS], unsigned until)
+    {
+        for (unsigned i = 0; i < SUBMITTERS; i++)
+            RL_ASSERT(!back[i] || filed[i] || deadline_of(i) >= until);
+        for (unsigned i = SUBMITTERS; i < CALLS; i++)
+            RL_ASSERT(!back[i] || waits_for_others(i) || is_run() || due[i] >= until);
+    }
+
+    /* Asleep: or the system call has been made. */
     bool all_returned(unsigned until, unsigned before)
     {
-        unsigned back = 0, moves = 0;
-        bool submitted[SUBMITTERS];
+        bool back[CALLS];
+        unsigned count = look_who_is_back(back);
 
-        for (unsigned i = 0; i < SUBMITTERS; i++)
-            back += submitted[i] = load_acquire(returned[i]);
-        for (unsigned i = SUBMITTERS; i < WORKER; i++)
-            moves += load_acquire(returned[i]);
         if (load_seq(wakes) != before)
             return false;
-        for (unsigned i = 0; i < SUBMITTERS; i++)
-            RL_ASSERT(!submitted[i] || filed[i] || deadline_of(i) >= until);
-        if (moves == MOVERS)
-            RL_ASSERT(is_run() || load_seq(word) % nudged >= until);
-        return back + moves == WORKER;
+        check_covered(back, until);
+        return count == CALLS;
     }
 
     /* On a descriptor the timer itself must be right, unless somebody is about to look at it. */
     bool sleep_on_timer()
     {
         for (;;) {
-            unsigned until, back = 0, moves = 0, moved_to = load_seq(word) % nudged;
-            bool submitted[SUBMITTERS];
+            bool back[CALLS];
+            unsigned count = look_who_is_back(back), until = load_seq(timer);
 
-            for (unsigned i = 0; i < SUBMITTERS; i++)
-                back += submitted[i] = load_acquire(returned[i]);
-            for (unsigned i = SUBMITTERS; i < WORKER; i++)
-                moves += load_acquire(returned[i]);
-            if (moves == MOVERS)
-                moved_to = load_seq(word) % nudged;
-            until = load_seq(timer); /* and `setters` at the same moment */
-            for (unsigned i = 0; i < SUBMITTERS; i++)
-                RL_ASSERT(!submitted[i] || setters > 0 || filed[i] || deadline_of(i) >= until);
-            if (moves == MOVERS)
-                RL_ASSERT(setters > 0 || is_run() || moved_to >= until);
-            if (back + moves == WORKER || (until < 20 && rl::rand(4) == 0)) {
+            if (setters == 0)
+                check_covered(back, until);
+            if (count == CALLS || (until < 20 && rl::rand(4) == 0)) {
                 if (until != never && until > now)
                     now = until;
                 return until != never;
@@ -684,7 +868,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         }
         for (unsigned i = 0; i < SUBMITTERS; i++)
             RL_ASSERT(filed[i] == deadline_of(i));
-        RL_ASSERT(at == WHEEL && moved == last);
+        RL_ASSERT(at == WHEEL && moved <= load_seq(word));
     }
 
     void thread(unsigned index)
@@ -696,10 +880,12 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         if (index < SUBMITTERS)
             submit(index);
         else
-            move(deadline_of(index));
-        if (index == WORKER - 1)
-            move(last);
+            move(index);
         store_release(returned[index], 1u);
+        if (index == WORKER - 1) {
+            move(WORKER);
+            store_release(returned[WORKER], 1u);
+        }
     }
 };
 
