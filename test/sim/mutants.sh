@@ -7,6 +7,7 @@
 #   Rule: the rule of docs/concurrency.md that it breaks, or the guarantee
 #   Worlds: where to look for it (otherwise everywhere)
 #   Seconds: more patience, where it takes longer
+#   Seed: a history that has shown it in this source; if it still does, there is no search
 #   Harmless: why nobody would notice: then it must not be found, in a tenth of the time
 #   Open: why it is not found in a minute as things are; a tenth of the time is spent on it
 #   Weak: why the simulator, whose loads are never early, cannot show it: not found either, but
@@ -38,7 +39,7 @@ copy_tree() # to
 
 try() # tree patch
 {
-    local tree=$1 patch=$PWD/$2 file name status worlds log seconds=$MUTANT_SECONDS found why
+    local tree=$1 patch=$PWD/$2 file name status worlds log seconds=$MUTANT_SECONDS found why seed
     name=$(basename "$2" .patch)
     log=$PWD/$work/$name.log
     for why in Harmless Weak Open; do
@@ -50,9 +51,15 @@ try() # tree patch
         $MAKE -s -C "$tree" KIND=sim WERROR= build/sim/hwt-sim; } >"$log" 2>&1; then
         echo "| $name | $(header "$patch" Rule) | DOES NOT BUILD | | |"
     else
-        timeout -k 5 $((seconds + 60)) "${fixed[@]}" "$tree/build/sim/hwt-sim" -q -s "$seconds" \
-            ${worlds:+-w "$worlds"} >"$log" 2>&1
+        seed=$(header "$patch" Seed)
+        [ -n "$seed" ] && timeout 20 "${fixed[@]}" "$tree/build/sim/hwt-sim" -q "$seed" \
+            >"$log" 2>&1
         status=$?
+        grep -q '^FAILED' "$log" || {
+            timeout -k 5 $((seconds + 60)) "${fixed[@]}" "$tree/build/sim/hwt-sim" -q \
+                -s "$seconds" ${worlds:+-w "$worlds"} >"$log" 2>&1
+            status=$?
+        }
         found=$(grep -m1 '^FAILED' "$log")
         if [ -n "$found" ]; then
             echo "| $name | $(header "$patch" Rule) | $(sed -n \
