@@ -56,7 +56,7 @@ const struct world worlds[] = {
     },
     {
         .name = "move",
-        .shows = "C1 C4 C5 C6 C15 G1 G4",
+        .shows = "C1 C4 C5 C6 C15 C19 G1 G4",
         .producers = 3,
         .ops = 5,
         .shared = 2,
@@ -466,7 +466,7 @@ const struct world worlds[] = {
     },
     {
         .name = "wake",
-        .shows = "C2 C3 C4 G4",
+        .shows = "C2 C3 C4 C19 G4",
         .producers = 3,
         .ops = 3,
         .shared = 2,
@@ -490,7 +490,7 @@ const struct world worlds[] = {
     },
     {
         .name = "nudge",
-        .shows = "C4 G4",
+        .shows = "C4 C19 G4",
         .producers = 3,
         .ops = 2,
         .shared = 2,
@@ -861,7 +861,7 @@ const struct world worlds[] = {
     },
     {
         .name = "moved",
-        .shows = "C15",
+        .shows = "C15 C19",
         .producers = 3,
         .ops = 3,
         .shared = 1,
@@ -872,7 +872,7 @@ const struct world worlds[] = {
     },
     {
         .name = "told",
-        .shows = "C15",
+        .shows = "C15 C19",
         .producers = 2,
         .ops = 3,
         .shared = 1,

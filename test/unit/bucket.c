@@ -713,7 +713,7 @@ static void collects(size_t buckets)
         }
         if (round == 0)
             most = worn(r);
-        cr_assert_leq(worn(r), most * 4 / 3 + 64, "%zu after %zu", worn(r), most);
+        cr_assert_leq(worn(r), most * 4 / 3 + 256, "%zu after %zu", worn(r), most);
         for (size_t i = 0; i < MANY; i++) {
             if (test_random_below(&r->random, 10))
                 withdraw(r, i);
