@@ -650,8 +650,8 @@ static void check_exact(const struct next_snapshot *snapshot, uint64_t answer)
     uint64_t least = UINT64_MAX, deadline;
 
     if (oracle.world->drive != HWT_DRIVE_CALLER || oracle.world->executor ||
-        oracle.world->ends_threads || oracle.running ||
-        snapshot->calls_on || oracle.calls || oracle.begun != snapshot->begun + 1)
+        oracle.world->ends_threads || oracle.running || snapshot->calls_on || oracle.calls ||
+        oracle.begun != snapshot->begun + 1)
         return;
     for (unsigned i = 0; i < oracle.lives; i++) {
         if (!is_certain(&oracle.life[i], &deadline))
