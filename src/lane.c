@@ -87,9 +87,18 @@ HOT void announce(struct lane *lane, struct segment *segment, uint64_t deadline)
     lower(&lane->earliest, deadline);
 }
 
+/*
+ * As ck_stack_push_upmc does, but that the link, which lies over `where`, is written atomically:
+ * of one that comes back (lane_submit_met) others may look at it meanwhile.
+ */
 static void push_spill(struct lane *lane, hwt_timeout *timeout)
 {
-    ck_stack_push_upmc(&lane->spill, &timeout->spilled);
+    ck_stack_entry_t *head = ck_pr_load_ptr(&lane->spill.head);
+
+    do {
+        store_relaxed(&timeout->where, (uint64_t)(uintptr_t)head);
+        ck_pr_fence_store_atomic();
+    } while (!ck_pr_cas_ptr_value(&lane->spill.head, head, &timeout->spilled, &head));
     ck_pr_fence_atomic_load(); /* pushed before the comparisons that follow (C4) */
 }
 
