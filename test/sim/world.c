@@ -210,6 +210,8 @@ static void renew(struct life *life, uint64_t delay)
               "a renewal fails with %d", result);
     before.calls = life->calls;
     oracle.back -= before.back;
+    before.back += life->back; /* stop hands it back, or calls its hook, while this was on */
+    before.hooks += life->hooks;
     *life = before;
 }
 
