@@ -142,7 +142,7 @@ static inline uint64_t slot_empty(_Atomic uint64_t *slot)
 static inline bool slot_still_holds(_Atomic uint64_t *slot, uint64_t packed)
 {
     uint64_t held = packed;
-    return load_relaxed(slot) == packed && cas_acq_rel(slot, &held, packed);
+    return load_acquire(slot) == packed && cas_acq_rel(slot, &held, packed);
 }
 
 /*
