@@ -94,8 +94,12 @@ static hwt_timeout *next_free(const hwt_timeout *block)
 static void load_magazine(hwt_timeout *batch, uint32_t length)
 {
     pool_magazine.head = batch ? &batch->link : NULL;
-    pool_magazine.count = length;
     pool_magazine.room = MAGAZINE_MAX - length;
+}
+
+static uint32_t magazine_length(void)
+{
+    return pool_magazine.head ? MAGAZINE_MAX - pool_magazine.room : 0;
 }
 
 static void magazine_flush(void)
@@ -103,9 +107,9 @@ static void magazine_flush(void)
     struct magazine *m = &pool_magazine;
 
     if (m->head)
-        depot_push(platform_cpu(), block_of(m->head), m->count);
+        depot_push(platform_cpu(), block_of(m->head), magazine_length());
     m->head = NULL;
-    m->count = m->room = 0;
+    m->room = 0;
 }
 
 /*
@@ -206,21 +210,24 @@ static void unload(void)
         last = next_free(last);
     rest = next_free(last);
     last->link.next = NULL;
-    depot_push(platform_cpu(), rest, pool_magazine.count - POOL_BATCH);
+    depot_push(platform_cpu(), rest, magazine_length() - POOL_BATCH);
     load_magazine(first, POOL_BATCH);
 }
 
 void pool_give_slowly(hwt_timeout *block)
 {
+    uint32_t length;
+
     if (!may_keep()) {
         block->link.next = NULL;
         depot_push(platform_cpu(), block, 1);
         return;
     }
-    if (pool_magazine.count >= MAGAZINE_MAX)
+    if (magazine_length() == MAGAZINE_MAX)
         unload();
+    length = magazine_length();
     block->link.next = pool_magazine.head;
-    load_magazine(block, pool_magazine.count + 1);
+    load_magazine(block, length + 1);
 }
 
 void pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block)

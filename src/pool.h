@@ -24,7 +24,6 @@ enum magazine_keeping { KEEP_UNKNOWN, KEEP_UNTIL_END, KEEP_NOTHING };
 /* A thread's own free blocks, by `link`. */
 struct magazine {
     ck_stack_entry_t *head;
-    uint32_t count;
     uint32_t room; /* for how many more; 0 also as long as it may keep nothing */
     enum magazine_keeping keeping;
 };
@@ -45,7 +44,6 @@ static inline hwt_timeout *pool_take(void)
         return NULL;
     block = container_of(pool_magazine.head, hwt_timeout, link);
     pool_magazine.head = block->link.next;
-    pool_magazine.count--;
     pool_magazine.room++;
     unpoison(block);
     poison_mark_born(block);
@@ -63,7 +61,6 @@ static inline void pool_give(hwt_timeout *block)
     }
     block->link.next = pool_magazine.head;
     pool_magazine.head = &block->link;
-    pool_magazine.count++;
     pool_magazine.room--;
 }
 
