@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "lane.h"
+#include "submit.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "platform.h"
 #include "pool.h"
-
-#define SLOTS_AHEAD 16 /* the producer's prefetch of the ring */
 
 /* ---- creation ---- */
 
@@ -63,29 +61,9 @@ void lanes_destroy(struct lanes *lanes)
     lanes->lane = NULL;
 }
 
-/* ---- submission ---- */
+/* ---- submission: what submit.h leaves to be called ---- */
 
-static _Thread_local uint64_t submissions; /* by this thread, to all timers (G15) */
-
-HOT void lower(_Atomic uint64_t *bound, uint64_t deadline)
-{
-    uint64_t earliest = load_seq(bound);
-
-    while (unlikely(deadline < earliest)) {
-        if (cas_seq(bound, &earliest, deadline))
-            return;
-    }
-}
-
-/*
- * The timeout lies in its slot by now (C3): the worker takes `earliest`, the lane's and then the
- * segment's, and then looks.
- */
-HOT void announce(struct lane *lane, struct segment *segment, uint64_t deadline)
-{
-    lower(&segment->earliest, deadline);
-    lower(&lane->earliest, deadline);
-}
+_Thread_local uint64_t lane_submissions;
 
 /*
  * As ck_stack_push_upmc does, but that the link, which lies over `where`, is written atomically:
@@ -117,29 +95,7 @@ static int submit_to_spill(struct lane *lane, hwt_timeout *timeout)
     return result;
 }
 
-/* Fills an empty slot; what it holds then, or 0: it was not empty. `met`: SLOT_MET, or 0. */
-HOT uint64_t try_slot(lane_slot *slot, hwt_timeout *timeout, uint64_t met)
-{
-    uint64_t empty = load_relaxed(slot), filled;
-
-    if (packed_timeout(empty))
-        return 0;
-    if (unlikely(slot_count(empty) == (UINT64_C(1) << SLOT_COUNT_BITS) - 1)) {
-        if (!cas_acq_rel(slot, &empty, 0))
-            return 0;
-        add_relaxed(&segment_of(slot)->carried, slot_count(empty));
-        empty = 0;
-    }
-    if (unlikely(met)) /* in one order with those who look for it (lane_withdraw_met) */
-        store_seq(&timeout->where, where_of_lane_slot(slot));
-    else
-        store_relaxed(&timeout->where, where_of_lane_slot(slot));
-    filled = empty | (uint64_t)(uintptr_t)timeout | met;
-    /* publishes the timeout to whoever empties the slot; seq_cst for C2 to C4 */
-    return cas_seq(slot, &empty, filled) ? filled : 0;
-}
-
-static void raise_groups_used(struct segment *segment, uint32_t groups)
+void lane_raise_groups(struct segment *segment, uint32_t groups)
 {
     uint32_t used = load_relaxed(&segment->groups_used);
 
@@ -147,22 +103,11 @@ static void raise_groups_used(struct segment *segment, uint32_t groups)
         continue;
 }
 
-/* The group is known to the next sweep: the flag is read after the slot was filled (C2). */
-HOT void mark_fresh(struct segment *segment, const lane_slot *slot)
-{
-    uint32_t group = (uint32_t)(slot - segment->slot) / GROUP_SLOTS;
-
-    if (likely(load_seq(&segment->fresh[group])))
-        return;
-    raise_groups_used(segment, group + 1);
-    store_seq(&segment->fresh[group], 1);
-}
-
 /*
  * Closed meanwhile: taken back, or stop has it, then it was accepted. By the slot alone: the
  * timeout may be over and gone, if there is no handle to it.
  */
-static int settle(struct lane *lane, lane_slot *slot, uint64_t filled)
+int lane_settle(struct lane *lane, lane_slot *slot, uint64_t filled)
 {
     if (!cas_acq_rel(slot, &filled, slot_emptied(filled)))
         return 0;
@@ -171,52 +116,10 @@ static int settle(struct lane *lane, lane_slot *slot, uint64_t filled)
 }
 
 /* Once for so many submissions: time to give back what is not needed any more. */
-static __attribute__((noinline)) lane_slot *go_on_after(struct segment *segment)
+__attribute__((noinline)) lane_slot *lane_go_on_after(struct segment *segment)
 {
     pool_ease();
     return segment_after(segment)->slot;
-}
-
-HOT lane_slot *slot_after(lane_slot *slot)
-{
-    return unlikely(segment_ends_at(slot + 1)) ? go_on_after(segment_of(slot)) : slot + 1;
-}
-
-/*
- * The tail is no more than a hint where to go on: it is not raised atomically, and threads that
- * share a lane may set it back. Whoever finds a slot taken tries the next one, and after a few
- * leaps ahead by ever larger steps, because what stands in the way stands together: the timeouts
- * of a thread that is not running just now.
- */
-HOT lane_slot *next_slot(_Atomic(lane_slot *) *tail, unsigned probe)
-{
-    lane_slot *slot = load_acquire(tail); /* with the segment that it is in */
-
-    if (unlikely(probe > STEPS)) {
-        size_t step = (size_t)GROUP_SLOTS << (probe - STEPS - 1);
-        size_t here = (size_t)(slot - segment_of(slot)->slot);
-        slot = here + step < LANE_SLOTS ? slot + step : go_on_after(segment_of(slot));
-    }
-    store_release(tail, slot_after(slot));
-    __builtin_prefetch((const void *)(slot + SLOTS_AHEAD), 1);
-    return slot;
-}
-
-HOT _Atomic(lane_slot *) *tail_for(struct lane *lane, uint64_t deadline)
-{
-    return &lane->tail[deadline >= load_relaxed(&lane->far_from)];
-}
-
-/* In its slot: now the worker must hear of it, and it must not have been too late. */
-HOT int publish(struct lane *lane, lane_slot *slot, uint64_t filled, uint64_t deadline)
-{
-    struct segment *segment = segment_of(slot);
-
-    mark_fresh(segment, slot);
-    announce(lane, segment, deadline);
-    if (unlikely(load_seq(&lane->closed))) /* after the slot was filled: pairs with lane_close */
-        return settle(lane, slot, filled);
-    return 0;
 }
 
 /* It has been filled, or NULL. */
@@ -224,8 +127,8 @@ static lane_slot *probe(_Atomic(lane_slot *) *tail, hwt_timeout *timeout, uint64
                         uint64_t *filled)
 {
     for (unsigned probe = 1; probe <= PROBES; probe++) {
-        lane_slot *slot = next_slot(tail, probe);
-        if ((*filled = try_slot(slot, timeout, met)) != 0)
+        lane_slot *slot = lane_next_slot(tail, probe);
+        if ((*filled = lane_try_slot(slot, timeout, met)) != 0)
             return slot;
     }
     return NULL;
@@ -251,32 +154,18 @@ static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
     return slot;
 }
 
-static __attribute__((noinline)) int submit_further(struct lanes *lanes, struct lane *lane,
-                                                    hwt_timeout *timeout, uint64_t deadline)
+int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
+                        uint64_t deadline)
 {
     uint64_t filled;
-    lane_slot *slot = find_slot(lanes, tail_for(lane, deadline), timeout, 0, &filled);
+    lane_slot *slot = find_slot(lanes, lane_tail_for(lane, deadline), timeout, 0, &filled);
     int result;
 
     if (likely(slot != NULL))
-        return publish(lane, slot, filled, deadline);
+        return lane_publish(lane, slot, filled, deadline);
     result = submit_to_spill(lane, timeout);
-    announce(lane, lane->first, deadline);
+    lane_announce(lane, lane->first, deadline);
     return result;
-}
-
-int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
-{
-    unsigned index = lanes_index_here(lanes);
-    struct lane *lane = &lanes->lane[index];
-    lane_slot *slot = next_slot(tail_for(lane, deadline), 0);
-    uint64_t filled;
-
-    timeout->stamp = ++submissions << STAMP_LANE_BITS | (index & ((1u << STAMP_LANE_BITS) - 1));
-    filled = try_slot(slot, timeout, 0);
-    if (unlikely(!filled))
-        return submit_further(lanes, lane, timeout, deadline);
-    return publish(lane, slot, filled, deadline);
 }
 
 /*
@@ -289,17 +178,17 @@ uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t dea
     struct lane *lane = lanes_here(lanes);
     struct segment *segment = lane->first;
     uint64_t filled, word;
-    lane_slot *slot = find_slot(lanes, tail_for(lane, deadline), timeout, SLOT_MET, &filled);
+    lane_slot *slot = find_slot(lanes, lane_tail_for(lane, deadline), timeout, SLOT_MET, &filled);
 
     if (likely(slot != NULL)) {
         segment = segment_of(slot);
-        mark_fresh(segment, slot);
+        lane_mark_fresh(segment, slot);
     } else {
         push_spill(lane, timeout); /* not counted: it was, when it came the first time */
     }
     word = add_acq_rel(&timeout->word, 0);
     deadline = word_code(word) == WORD_CANCELLED ? 0 : min_u64(deadline, word_deadline(word));
-    announce(lane, segment, deadline);
+    lane_announce(lane, segment, deadline);
     return deadline;
 }
 
@@ -314,8 +203,8 @@ bool lane_move(const hwt_timeout *timeout, uint64_t deadline)
 
     if (!slot || packed_timeout(held) != timeout || !cas_seq(slot, &held, held))
         return false;
-    mark_fresh(segment_of(slot), slot);
-    announce(segment_of(slot)->lane, segment_of(slot), deadline);
+    lane_mark_fresh(segment_of(slot), slot);
+    lane_announce(segment_of(slot)->lane, segment_of(slot), deadline);
     return true;
 }
 
@@ -327,7 +216,7 @@ void lane_notify(struct lane *lane, hwt_timeout *timeout)
 
 void lane_tell_moved(struct lane *lane, uint64_t deadline)
 {
-    lower(&lane->moved, deadline);
+    lane_lower(&lane->moved, deadline);
 }
 
 /* ---- the worker's side ---- */
@@ -375,17 +264,43 @@ hwt_timeout *lane_next_spilled(const hwt_timeout *timeout)
 }
 
 /*
- * Against a canceller who withdraws it. The worker may be preempted between any two steps: the slot
- * itself tells whether it has been counted yet (count_group).
+ * C20. The slot is marked: whoever wins the word from now on finds it so. Who has won it before may
+ * have found it unmarked, and will empty it, or has, and the block may be somebody else's by now.
+ * False: it is left to him; *held is what the slot holds then, 0 if that is to be left too.
  */
-static bool take_slot(struct segment *segment, uint32_t index, uint64_t *held)
+static bool keeps_mark(lane_slot *slot, uint64_t mark, uint64_t *held)
+{
+    const hwt_timeout *timeout = packed_timeout(*held);
+    uint64_t seen = mark;
+
+    if (unlikely(word_code(load_seq(&timeout->word)) == WORD_CANCELLED)) {
+        (void)cas_seq(slot, &seen, *held); /* as it was, unless it has been emptied */
+        *held = 0;
+        return false;
+    }
+    seen = load_seq(slot);
+    if (likely(seen == mark))
+        return true;
+    *held = seen;
+    return false;
+}
+
+/*
+ * Out of its slot. `asks`: it may be that of a canceller, too (otherwise its notice has come). The
+ * worker may be preempted between any two steps: the slot itself tells whether it has been counted
+ * yet (count_group).
+ */
+static bool take_slot(struct segment *segment, uint32_t index, uint64_t *held, bool asks)
 {
     _Atomic uint64_t *slot = &segment->slot[index], *count = &segment->taken[index / GROUP_SLOTS];
     uint64_t taken = load_relaxed(count), emptied = slot_emptied(*held);
+    uint64_t mark = slot_being_taken(emptied, taken);
 
     if (unlikely(*held & SLOT_MET)) /* counted when it was taken the first time */
         return cas_seq(slot, held, emptied);
-    if (!cas_seq(slot, held, slot_being_taken(emptied, taken)))
+    if (!cas_seq(slot, held, mark))
+        return false;
+    if (asks && !keeps_mark(slot, mark, held))
         return false;
     store_release(count, taken + 1);
     store_release(slot, emptied);
@@ -403,7 +318,7 @@ bool lane_take_back(hwt_timeout *timeout)
     segment = segment_of(slot);
     held = load_seq(slot);
     return packed_timeout(held) == timeout &&
-           take_slot(segment, (uint32_t)(slot - segment->slot), &held);
+           take_slot(segment, (uint32_t)(slot - segment->slot), &held, false);
 }
 
 /* ---- sweeps ---- */
@@ -418,6 +333,7 @@ static hwt_timeout *sweep_slot(struct segment *segment, uint32_t index, uint64_t
 {
     lane_slot *slot = &segment->slot[index];
     uint64_t held = load_seq(slot); /* after its group's flag was taken (C2) */
+    hwt_timeout *timeout;
 
     while (slot_is_held(held)) {
         uint64_t deadline = near < DEADLINE_NEVER ? timeout_deadline(packed_timeout(held)) : 0;
@@ -425,8 +341,9 @@ static hwt_timeout *sweep_slot(struct segment *segment, uint32_t index, uint64_t
             *left = min_u64(*left, deadline);
             return NULL;
         }
-        if (take_slot(segment, index, &held))
-            return packed_timeout(held);
+        timeout = packed_timeout(held);
+        if (take_slot(segment, index, &held, true))
+            return timeout;
     }
     return NULL;
 }
@@ -502,7 +419,7 @@ void lane_sweep(struct lane *lane, struct segment *segment, uint64_t near, lane_
         store_seq(&segment->fresh[group], 0); /* first this, then the slots (C2) */
         left = min_u64(left, look_through(segment, group, near, take, context));
     }
-    announce(lane, segment, left);
+    lane_announce(lane, segment, left);
 }
 
 void lane_restore_earliest(struct lane *lane)
@@ -514,7 +431,7 @@ void lane_restore_earliest(struct lane *lane)
         earliest = min_u64(earliest, load_seq(&segment->earliest));
         segment = segment_next(segment);
     } while (segment != lane->first);
-    lower(&lane->earliest, earliest);
+    lane_lower(&lane->earliest, earliest);
 }
 
 void lane_close(struct lane *lane)
@@ -531,6 +448,8 @@ bool lane_sweep_all(struct lane *lane, lane_take *take, void *context)
     do {
         for (unsigned group = 0; group < load_seq(&segment->groups_used); group++)
             sweep_group(segment, group, DEADLINE_NEVER, take, context);
+        if (segment_holds_any(segment)) /* a canceller is about to empty its slot (C20) */
+            quiet = false;
         segment = segment_next(segment);
     } while (segment != lane->first);
     return quiet;

@@ -91,13 +91,8 @@ static inline struct lane *lanes_here(const struct lanes *lanes)
 /* ---- any thread ---- */
 
 /*
- * Submits; the timeout is the worker's from here on. 0, or -ESHUTDOWN when closed. The caller then
- * compares the deadline with the planned wake-up (park_wake_for).
- */
-int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
-/*
  * Puts one that the mover has taken out of its bucket into a slot, pending; by a guest, for whom
- * stop waits, so closed or not. Then compares as after lane_submit, with the deadline that this
+ * stop waits, so closed or not. Then compares as after lane_submit (submit.h), with the deadline that this
  * returns: others may have moved it meanwhile.
  */
 uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
@@ -115,7 +110,11 @@ static inline bool lane_holds(const hwt_timeout *timeout)
  */
 bool lane_move(const hwt_timeout *timeout, uint64_t deadline);
 
-/* Takes it out of the slot that it was submitted to. False: it is not there any more. */
+/*
+ * By who has won the word: takes it out of the slot that it was submitted to. False: it is not there
+ * any more. A store is enough: nobody else empties a slot whose timeout is cancelled, but by its
+ * notice (C20).
+ */
 static inline bool lane_withdraw(const hwt_timeout *timeout)
 {
     lane_slot *slot = lane_slot_of_where(load_relaxed(&timeout->where));
@@ -123,9 +122,11 @@ static inline bool lane_withdraw(const hwt_timeout *timeout)
 
     if (unlikely(!slot))
         return false;
-    held = load_relaxed(slot);
-    return likely(!(held & SLOT_MET)) && packed_timeout(held) == timeout &&
-           cas_acq_rel(slot, &held, slot_emptied(held));
+    held = load_seq(slot); /* after the word was changed: pairs with keeps_mark */
+    if (unlikely((held & (PACKED_ADDRESS | SLOT_MET)) != (uint64_t)(uintptr_t)timeout))
+        return false;
+    store_release(slot, slot_emptied(held)); /* pairs with who fills it, and with stop */
+    return true;
 }
 /*
  * The same for one that the worker had met, and that was put into a slot again. In one order with
@@ -139,7 +140,8 @@ static inline bool lane_withdraw_met(const hwt_timeout *timeout)
     if (!slot)
         return false;
     held = load_seq(slot);
-    return packed_timeout(held) == timeout && cas_acq_rel(slot, &held, slot_emptied(held));
+    return held & SLOT_MET && packed_timeout(held) == timeout &&
+           cas_acq_rel(slot, &held, slot_emptied(held));
 }
 
 /* Before a notice is queued. True: they are so many that the caller shall then wake the worker. */
@@ -168,7 +170,7 @@ bool lane_has_notices(const struct lane *lane);
 hwt_timeout *lane_take_notice(struct lane *lane); /* any one; NULL: there is none */
 hwt_timeout *lane_take_spill(struct lane *lane);  /* a chain by `spilled` */
 hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);
-/* What lane_withdraw does, for the worker. */
+/* Its notice has come: out of its slot, if it is in one. */
 bool lane_take_back(hwt_timeout *timeout);
 /* What is due from this time on is far away: it mostly will be cancelled before. */
 void lane_set_far(struct lane *lane, uint64_t deadline);
@@ -193,7 +195,10 @@ static inline uint64_t lanes_earliest(const struct lanes *lanes)
 
 /* ---- stop ---- */
 void lane_close(struct lane *lane);
-/* Every slot. False: a producer is still on its way to the spill, look again. */
+/*
+ * Every slot. False, look again: a producer is still on its way to the spill, or a canceller about
+ * to empty a slot.
+ */
 bool lane_sweep_all(struct lane *lane, lane_take *take, void *context);
 
 /* ---- counting: any thread; looks at every slot that was ever used ---- */

@@ -58,7 +58,7 @@ static void depot_push(unsigned depot, hwt_timeout *batch, uint32_t count)
 
     batch->batch_length = count;
     do { /* release: the batch is complete before it can be popped */
-        store_relaxed(&batch->word, (uint64_t)(uintptr_t)head_block(seen));
+        store_release(&batch->word, (uint64_t)(uintptr_t)head_block(seen)); /* C20 */
     } while (!cas_acq_rel(head, &seen, head_make(batch, seen)));
     add_relaxed(&depots[depot & (depots_used() - 1)].batches, 1);
 }

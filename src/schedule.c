@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Scheduling: the way of a timeout begins here, and goes on in lane.c. */
 #include <errno.h>
+#include <string.h>
 
 #include "extra.h"
 #include "lifecycle.h"
 #include "quota.h"
 #include "release.h"
 #include "struct_size.h"
+#include "submit.h"
 
 void hwt_spec_init_size(hwt_spec *spec, size_t size)
 {
@@ -21,19 +23,18 @@ void(hwt_spec_init)(hwt_spec *spec)
 HOT hwt_timeout *fill_in(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
                          bool with_handle)
 {
+    struct timeout_end end = {
+        .refs = with_handle ? 2 : 1, .run = RUN_NONE, .flags = timer->flags, .place = PLACE_UNMET};
     hwt_timeout *timeout = pool_take();
 
     if (unlikely(!timeout))
         return NULL;
-    store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
+    /* release: a sweep that reads this has lost the slot that it found the block in (C20) */
+    store_release(&timeout->word, word_make(deadline, WORD_PENDING));
     timeout->task = task;
     timeout->arg = arg;
     timeout->timer = timer;
-    store_relaxed(&timeout->refs, with_handle ? 2 : 1);
-    store_relaxed(&timeout->run, RUN_NONE);
-    store_relaxed(&timeout->withdrawn, 0);
-    timeout->flags = timer->flags;
-    timeout->place = PLACE_UNMET;
+    memcpy((void *)&timeout->refs, &end, sizeof end);
     return timeout;
 }
 
@@ -74,6 +75,13 @@ HOT int admit(hwt_timer *timer, hwt_task *task)
         return 0;
     add_relaxed(&lanes_here(&timer->lanes)->rejected, 1);
     return -ENOBUFS;
+}
+
+/* For those that are not in such a hurry: they share one copy. */
+static __attribute__((noinline)) int submit_by_call(hwt_timer *timer, hwt_timeout *timeout,
+                                                    uint64_t deadline, hwt_timeout **handle)
+{
+    return submit(timer, timeout, deadline, handle);
 }
 
 HOT int schedule(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
@@ -136,6 +144,18 @@ static int spec_check(const hwt_timer *timer, const hwt_spec *spec)
     return 0;
 }
 
+static int schedule_plain(hwt_timer *timer, const hwt_spec *spec, uint64_t deadline,
+                          hwt_timeout **handle)
+{
+    hwt_timeout *timeout = fill_in(timer, spec->task, spec->arg, deadline, handle != NULL);
+
+    if (!timeout) {
+        quota_give(timer);
+        return -ENOMEM;
+    }
+    return submit_by_call(timer, timeout, deadline, handle);
+}
+
 static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t deadline,
                              hwt_timeout **handle)
 {
@@ -160,7 +180,7 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     timeout->flags |= FLAG_EXTENDED | (extra->release ? FLAG_RELEASE : 0);
     if (spec->period_ns)
         timeout->flags |= FLAG_PERIODIC;
-    return submit(timer, timeout, deadline, handle);
+    return submit_by_call(timer, timeout, deadline, handle);
 }
 
 int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
@@ -173,7 +193,7 @@ int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
     if (!due_in(timer, spec->delay_ns, &deadline))
         return -ECHILD;
     if (!spec->period_ns && !spec->cancelled && !spec_release(spec))
-        return schedule(timer, spec->task, spec->arg, deadline, timeout);
+        return schedule_plain(timer, spec, deadline, timeout);
     return schedule_extended(timer, spec, deadline, timeout);
 }
 
@@ -213,7 +233,7 @@ static int renew(hwt_timer *timer, hwt_timeout *ended, uint64_t deadline, hwt_ti
         timeout = fill_in(timer, ended->task, arg, deadline, true);
     if (timeout) {
         timeout->flags |= kind;
-        result = submit(timer, timeout, deadline, handle);
+        result = submit_by_call(timer, timeout, deadline, handle);
     } else {
         if (arg && kind & FLAG_EXTENDED)
             extra_drop(ended, arg);

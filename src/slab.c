@@ -161,7 +161,7 @@ static void bring(hwt_timeout *batch)
     do { /* release: the batch is complete before it can be fetched */
         to = view_of(seen);
         hwt_assert(is_open(to));
-        store_relaxed(&batch->word, link_make(to.first, length));
+        store_release(&batch->word, link_make(to.first, length)); /* C20 */
         to.first = number_of(slab, batch);
         to.home += length;
     } while (!change(slab, &seen, to));

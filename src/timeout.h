@@ -70,7 +70,9 @@ static inline uint64_t deadline_clamp(uint64_t deadline)
 
 static inline uint64_t deadline_after(uint64_t now, uint64_t delay)
 {
-    return delay >= DEADLINE_NEVER - min_u64(now, DEADLINE_NEVER) ? DEADLINE_NEVER : now + delay;
+    uint64_t deadline = now + delay;
+
+    return unlikely(deadline < now) ? DEADLINE_NEVER : deadline_clamp(deadline);
 }
 
 static inline uint64_t word_make(uint64_t deadline, enum word_code code)
@@ -151,6 +153,16 @@ struct hwt_timeout {
     uint8_t flags;             /* set at submission: enum timeout_flags */
     uint8_t place;             /* worker: enum timeout_place */
 };
+
+/* What it ends with, as one store writes it at submission: nobody else has it yet. */
+struct timeout_end {
+    uint32_t refs;
+    uint8_t run, withdrawn, flags, place;
+};
+static_assert(offsetof(struct hwt_timeout, refs) + sizeof(struct timeout_end) == CACHE_LINE &&
+                  offsetof(struct hwt_timeout, run) == offsetof(struct hwt_timeout, refs) + 4 &&
+                  offsetof(struct hwt_timeout, place) == offsetof(struct hwt_timeout, refs) + 7,
+              "both end alike");
 
 static_assert(sizeof(struct hwt_timeout) == CACHE_LINE, "one timeout, one cache line");
 

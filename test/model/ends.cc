@@ -20,7 +20,8 @@
 
 struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     enum { LANE_SLOTS = 2, WHEEL_SLOTS = 2, OUT_SLOT = LANE_SLOTS + WHEEL_SLOTS, SLOTS };
-    enum { EMPTY, OURS, OTHER, EMPTIED = 4 }; /* a lane's slots count how often they were emptied */
+    /* a lane's slots count how often they were emptied, but of what the worker had met */
+    enum { EMPTY, OURS, OTHER, MARKED, OURS_MET, EMPTIED = 8 };
     enum { NO_SLOT = 0, NOBODY = HANDLES, NEVER = 1000 };
 
     /* the timer */
@@ -79,7 +80,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         RL_ASSERT(freed == 1);
         RL_ASSERT(running == 0);
         RL_ASSERT(linked($) == 0);
-        RL_ASSERT(refilled == SLOTS || slot[refilled]($) % 4 == OTHER);
+        RL_ASSERT(refilled == SLOTS || slot[refilled]($) % EMPTIED == OTHER);
         for (unsigned i = LANE_SLOTS; i < SLOTS; i++)
             RL_ASSERT(slot[i]($) == (i == LANE_SLOTS && other ? OTHER : EMPTY));
         for (unsigned i = 0; i < HANDLES; i++)
@@ -92,7 +93,14 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
 
     static unsigned emptied(unsigned index, unsigned seen)
     {
-        return index < LANE_SLOTS ? seen / 4 * 4 + EMPTIED : (unsigned)EMPTY;
+        if (index >= LANE_SLOTS)
+            return EMPTY;
+        return seen / EMPTIED * EMPTIED + (seen % EMPTIED == OURS_MET ? 0u : (unsigned)EMPTIED);
+    }
+
+    static bool is_ours(unsigned seen)
+    {
+        return seen % EMPTIED == OURS || seen % EMPTIED == OURS_MET;
     }
 
     /* By a canceller who has won, from slot 0 on; by a mover who has nudged it, from the wheel. */
@@ -106,13 +114,24 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             return SLOTS;
         touch_lanes();
         seen = load_seq(slot[--index]);
-        if (seen % 4 != OURS && (mutant != WITHDRAWN_BY_PLACE || seen % 4 == EMPTY))
+        if (!is_ours(seen) && (mutant != WITHDRAWN_BY_PLACE || seen % EMPTIED == EMPTY))
             return SLOTS;
-        if (!cas_acq_rel(slot[index], seen, emptied(index, seen)))
+        if (index < LANE_SLOTS && seen % EMPTIED != OURS_MET)
+            empty_own_slot(index, seen);
+        else if (!cas_acq_rel(slot[index], seen, emptied(index, seen)))
             return SLOTS;
-        if (seen % 4 == OURS)
+        if (is_ours(seen))
             fill_again(index, emptied(index, seen));
         return index;
+    }
+
+    /* Nobody else does, whose word says that it is cancelled (C20). */
+    void empty_own_slot(unsigned index, unsigned seen)
+    {
+        model_dawdle(10, $);
+        touch();
+        touch_lanes();
+        store_release(slot[index], emptied(index, seen));
     }
 
     /* By another producer. */
@@ -125,14 +144,35 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             refilled = SLOTS;
     }
 
-    bool take_lane_slot(unsigned index)
+    /* `asks`: a canceller may be about to empty it, too. */
+    bool take_lane_slot(unsigned index, bool asks)
     {
-        unsigned seen = load_seq(slot[index]);
+        unsigned seen = load_seq(slot[index]), mark = seen / EMPTIED * EMPTIED + MARKED;
 
-        if (seen % 4 != OURS || !cas_seq(slot[index], seen, emptied(index, seen)))
+        if (!is_ours(seen))
             return false;
+        if (seen % EMPTIED == OURS_MET) {
+            if (!cas_seq(slot[index], seen, emptied(index, seen)))
+                return false;
+        } else {
+            if (!cas_seq(slot[index], seen, mark) || (asks && !keeps_mark(index, mark, seen)))
+                return false;
+            store_release(slot[index], emptied(index, seen));
+        }
         fill_again(index, emptied(index, seen));
         return true;
+    }
+
+    bool keeps_mark(unsigned index, unsigned mark, unsigned seen)
+    {
+        unsigned now = mark;
+
+        if (mutant != MARK_NOT_QUESTIONED && word_code(load_seq(word)) == CANCELLED) {
+            if (cas_seq(slot[index], now, seen))
+                model_corner(LEFT_TO_CANCELLER);
+            return false;
+        }
+        return load_seq(slot[index]) == mark;
     }
 
     bool lane_take_back()
@@ -143,17 +183,17 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         index = load_seq(where);
         if (index == NO_SLOT || index > LANE_SLOTS)
             return false;
-        return mutant == PLACE_BY_ORIGIN || take_lane_slot(index - 1);
+        return mutant == PLACE_BY_ORIGIN || take_lane_slot(index - 1, mutant == NOTICE_QUESTIONED);
     }
 
     bool try_slot(unsigned index)
     {
         unsigned empty = load_relaxed(slot[index]);
 
-        if (empty % 4 != EMPTY)
+        if (empty % EMPTIED != EMPTY)
             return false;
         store_relaxed(where, index + 1);
-        return cas_seq(slot[index], empty, empty + OURS);
+        return cas_seq(slot[index], empty, empty + OURS_MET);
     }
 
     void push_spill()
@@ -343,7 +383,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         if (index == NO_SLOT)
             return false;
         touch_lanes();
-        return load_seq(slot[index - 1]) % 4 == OURS;
+        return is_ours(load_seq(slot[index - 1]));
     }
 
     /* Told to its segment and its lane. */
@@ -355,7 +395,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             return false;
         touch_lanes();
         seen = load_relaxed(slot[index - 1]);
-        if (seen % 4 != OURS || !cas_seq(slot[index - 1], seen, seen))
+        if (!is_ours(seen) || !cas_seq(slot[index - 1], seen, seen))
             return false;
         (void)load_relaxed(jobs); /* a step */
         touch_lanes();
@@ -921,7 +961,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         if (!all && rl::rand(3) == 0) { /* not due soon: its word is read, and no more */
             model_corner(LEFT_AT_SWEEP);
             (void)load_relaxed(word);
-        } else if (take_lane_slot(index)) {
+        } else if (take_lane_slot(index, true)) {
             meet();
         }
     }
@@ -968,8 +1008,22 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         collect(true);
         if (reclaiming)
             reclaim_all();
+        if (reclaiming && mutant != CANCELLED_NOT_AWAITED && lane_holds_any())
+            return false;
         return !before && (adrift == 0 || (reclaiming && mutant == STOP_LEAVES_ADRIFT)) &&
                (mutant == GUESTS_READ_BEFORE || load_seq(guests) == 0);
+    }
+
+    /* A canceller is about to empty its slot. */
+    bool lane_holds_any()
+    {
+        for (unsigned i = 0; i < LANE_SLOTS; i++) {
+            if (is_ours(load_acquire(slot[i]))) {
+                model_corner(WAITED_FOR_CANCELLER);
+                return true;
+            }
+        }
+        return false;
     }
 
     void reclaim_all()

@@ -56,6 +56,9 @@ enum {
     WORD_CHANGED_ACQ_REL,
     LEFT_NUDGED_TWICE,
     LEFT_NUDGED_BLINDLY,
+    MARK_NOT_QUESTIONED,
+    NOTICE_QUESTIONED,
+    CANCELLED_NOT_AWAITED,
 };
 
 static const model_case mutants[] = {
@@ -106,6 +109,9 @@ static const model_case mutants[] = {
     {WORD_CHANGED_ACQ_REL, "... or finds it pending still: it was changed by acquire-release"},
     {LEFT_NUDGED_TWICE, "one that has left the slot is nudged again though it is nudged"},
     {LEFT_NUDGED_BLINDLY, "... or nudged whatever has become of it"},
+    {MARK_NOT_QUESTIONED, "sweep does not ask the word when it has marked a slot"},
+    {NOTICE_QUESTIONED, "... or asks it when a notice has come, too"},
+    {CANCELLED_NOT_AWAITED, "stop does not wait for a canceller who is about to empty a slot"},
 };
 
 enum { HANDLES = 3, EXECUTORS = 2, WORKER = HANDLES + EXECUTORS };
@@ -119,6 +125,8 @@ enum corner {
     CANCEL_FROM, /* ... each of the codes below LAST */
     CANCEL_WITHDREW = CANCEL_FROM + LAST,
     CANCEL_LOST_TO_RUN,
+    LEFT_TO_CANCELLER,
+    WAITED_FOR_CANCELLER,
     MOVED_WHILE_NUDGED,
     MOVED_IN_SLOT,
     LEFT_SLOT,

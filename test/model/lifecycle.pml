@@ -7,8 +7,8 @@
  * (test/model/ends.cc has the memory orders, but only samples the interleavings).
  *
  * Two threads with a handle cancel it, wait for its run, or move its deadline: in the slot of the
- * lane it stays; earlier, out of the wheel's, they put it into the lane again; the worker takes it
- * from its slot or the spill, files it, takes it out and runs it or hands it to an executor's
+ * lane it stays; earlier, out of the wheel's, they put it into the lane again; the worker marks its
+ * slot and takes it from there, if it is not cancelled, or from the spill, files it, takes it out and runs it or hands it to an executor's
  * thread, once or periodically, re-armed by its task or not; then stop reclaims. Nothing polls:
  * whoever waits is blocked, so that a lost notice is a deadlock.
  *
@@ -43,7 +43,7 @@ byte refs = 3;
 bool withdrawn, run_on, linked, freed;
 bool periodic, executor;
 /* the timer */
-bool in_slot, in_spill, in_wheel, notice, lanes_gone, over, stopping;
+bool in_slot, met, marked, in_spill, in_wheel, notice, lanes_gone, over, stopping;
 byte guests, jobs;
 /* the worker's own */
 byte place = UNMET, adrift, now = 1;
@@ -83,15 +83,28 @@ inline take_slot(got)
     }
 }
 
+#define lane_holds (in_slot && !marked)
+
+/* The slot that it was submitted to: seen first, and emptied afterwards (C20). */
 inline take_any_slot(got)
 {
-    atomic {
-        touch();
-        touch_lanes();
-        got = in_slot || in_wheel;
-        in_slot = false;
-        in_wheel = false
-    }
+    if
+    :: atomic { lane_holds && !met -> touch_lanes(); got = true };
+        atomic {
+            assert(in_slot);
+            touch();
+            touch_lanes();
+            in_slot = false;
+            marked = false
+        }
+    :: atomic { !lane_holds || met ->
+            touch();
+            touch_lanes();
+            got = lane_holds || in_wheel;
+            in_slot = in_slot && marked;
+            in_wheel = false
+        }
+    fi
 }
 
 /* By a mover. */
@@ -177,7 +190,7 @@ inline put_again(from)
         fi
     }
     if
-    :: from == NUDGED -> d_step { touch_lanes(); in_slot = true }
+    :: from == NUDGED -> d_step { touch_lanes(); in_slot = true; met = true }
     :: else -> d_step { touch(); withdrawn = true }
     fi
 }
@@ -188,7 +201,7 @@ inline move(to, from, got)
     :: code == PENDING && to < deadline || code == NUDGED ->
         guests++;
         if
-        :: code <= NUDGED -> d_step { touch_lanes(); got = in_slot } /* lane_holds */
+        :: code <= NUDGED -> d_step { touch_lanes(); got = lane_holds }
         :: else
         fi;
         atomic {
@@ -208,7 +221,7 @@ inline move(to, from, got)
             atomic {
                 touch(); touch_lanes(); /* the slot changed, the lane told; or it has left it */
                 if
-                :: !in_slot && code == PENDING -> code = NUDGED; from = PENDING
+                :: !lane_holds && code == PENDING -> code = NUDGED; from = PENDING
                 :: else -> from = LAST
                 fi
             }
@@ -412,7 +425,17 @@ inline collect(scratch, got)
     :: !notice
     fi;
     if
-    :: in_slot -> atomic { got = in_slot; in_slot = false };
+    :: in_slot ->
+        atomic { marked = in_slot && !met; got = in_slot && met; in_slot = marked };
+        atomic {
+            if
+            :: marked ->
+                got = code != CANCELLED;
+                in_slot = !got;
+                marked = false
+            :: else /* it was emptied, or met before */
+            fi
+        }
         if
         :: got -> got = false; meet()
         :: else
@@ -490,14 +513,16 @@ inline stop(scratch, got)
     do
     :: before = guests > 0;
         collect(scratch, got);
+        quiet = !in_slot;
         take_wheel_slot(got);
         if
         :: got -> got = false; file()
         :: else
         fi;
         if
-        :: !before && adrift == 0 && guests == 0 -> break
-        :: else -> (notice || in_slot || (adrift == 0 && guests == 0))
+        :: quiet && !before && adrift == 0 && guests == 0 -> break
+        :: else -> (notice || (in_slot && (met || code != CANCELLED)) ||
+                    (!in_slot && adrift == 0 && guests == 0))
         fi
     od;
     lanes_gone = true;
@@ -511,7 +536,7 @@ inline stop(scratch, got)
 proctype worker()
 {
     byte passes, scratch;
-    bool got, before;
+    bool got, before, quiet;
 
     do
     :: passes < PASSES ->

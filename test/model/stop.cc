@@ -31,6 +31,15 @@ enum {
     RING_READ_ACQUIRE,
     TIMER_TOUCHED_AFTER,
     EMPTY_SEEN_RELAXED,
+    MARK_NOT_QUESTIONED,
+    MARK_LOOKED_AT_ONCE,
+    PUT_BACK_BY_STORE,
+    WORD_ANEW_RELAXED,
+    CANCELLED_NOT_AWAITED,
+    HELD_SEEN_ACQUIRE,
+    WORD_ASKED_ACQUIRE,
+    EMPTIED_RELAXED,
+    NOTICE_QUESTIONED,
 };
 
 static const model_case mutants[] = {
@@ -50,6 +59,15 @@ static const model_case mutants[] = {
     {RING_READ_ACQUIRE, "ring of segments read with acquire only"},
     {TIMER_TOUCHED_AFTER, "canceller touches the timer after he has emptied the slot"},
     {EMPTY_SEEN_RELAXED, "stop finds a slot of the wheel empty without acquire"},
+    {MARK_NOT_QUESTIONED, "sweep does not ask the word when it has marked a slot"},
+    {MARK_LOOKED_AT_ONCE, "... or asks, but does not look at the slot again"},
+    {PUT_BACK_BY_STORE, "... or puts back what is cancelled, by a store"},
+    {WORD_ANEW_RELAXED, "word of a block that is used again written relaxed"},
+    {CANCELLED_NOT_AWAITED, "stop does not wait for a canceller who is about to empty a slot"},
+    {HELD_SEEN_ACQUIRE, "canceller looks at his slot with acquire only"},
+    {WORD_ASKED_ACQUIRE, "sweep asks the word with acquire only"},
+    {EMPTIED_RELAXED, "canceller empties his slot relaxed"},
+    {NOTICE_QUESTIONED, "worker asks the word when a notice has come, too"},
 };
 
 enum corner {
@@ -60,6 +78,9 @@ enum corner {
     RECYCLED,
     WITHDRAWN,
     NOTICED,
+    LEFT_TO_CANCELLER,
+    LOST_TO_CANCELLER,
+    WAITED_FOR_CANCELLER,
     NOTICE_BEFORE_SPILL,
     RECLAIMED,
     RAN,
@@ -81,6 +102,8 @@ enum corner {
 enum { PRODUCERS = 2, WORKER = PRODUCERS, STOPPER, THREADS };
 enum { BLOCKS = 4, SUBMISSIONS = 2 };
 enum { SEGMENTS = 2, WHEEL_SLOT = SEGMENTS, SLOTS = WHEEL_SLOT + BLOCKS, NO_SLOT = SLOTS };
+/* What a slot holds: the block, whether the worker had met it, and how often it was emptied. */
+enum { COUNT = 15, MET = 16, BLOCK = 32, MARKED = (BLOCKS + 1) * BLOCK };
 enum { PENDING, NUDGED, EXPIRED, CANCELLED };
 enum place { UNMET, FILED, ADRIFT };
 
@@ -93,7 +116,7 @@ struct block {
 struct stop : rl::test_suite<stop, THREADS> {
     block blocks[BLOCKS + 1];
     rl::atomic<unsigned> free_block; /* the pool: one block, or 0 */
-    /* the lane; a slot holds block * 16 + how often it was emptied; then those of the wheel */
+    /* the lane; then those of the wheel */
     rl::atomic<unsigned> slot[SLOTS], fresh[SEGMENTS], groups_used[SEGMENTS];
     rl::atomic<unsigned> next; /* behind the first segment: itself, or the second one */
     rl::atomic<unsigned> closed, spilling, spill, notices;
@@ -174,7 +197,10 @@ struct stop : rl::test_suite<stop, THREADS> {
         blocks[b].place($) = UNMET;
         blocks[b].noticed($) = 0;
         blocks[b].submission = submission;
-        store_relaxed(blocks[b].word, (unsigned)PENDING);
+        if (mutant == WORD_ANEW_RELAXED)
+            store_relaxed(blocks[b].word, (unsigned)PENDING);
+        else
+            store_release(blocks[b].word, (unsigned)PENDING);
         store_relaxed(blocks[b].refs, handle ? 2u : 1u);
         store_relaxed(blocks[b].withdrawn, 0u);
         return b;
@@ -218,32 +244,109 @@ struct stop : rl::test_suite<stop, THREADS> {
     /* ---- lane.c ---- */
 
     /* The value that it left in the slot; 0: not empty. */
-    unsigned try_slot(unsigned index, unsigned b)
+    unsigned try_slot(unsigned index, unsigned b, unsigned met = 0)
     {
-        unsigned held = load_relaxed(slot[index]);
+        unsigned held = load_relaxed(slot[index]), filled = held + b * BLOCK + met;
 
-        if (held / 16)
+        if (held / BLOCK)
             return 0;
         store_relaxed(blocks[b].where, index);
-        return cas_seq(slot[index], held, held + b * 16) ? held % 16 + b * 16 : 0;
+        return cas_seq(slot[index], held, filled) ? filled : 0;
+    }
+
+    static unsigned emptied(unsigned index, unsigned held)
+    {
+        return index < SEGMENTS ? held % MET + !(held & MET) : 0;
     }
 
     bool take_from(unsigned index, unsigned held)
     {
-        return cas_acq_rel(slot[index], held, index < SEGMENTS ? held % 16 + 1 : 0u);
+        return cas_acq_rel(slot[index], held, emptied(index, held));
     }
 
-    /* By a canceller; by a mover from the wheel, by the worker from a lane. NO_SLOT: not there. */
-    unsigned take_back(unsigned b, unsigned slots, unsigned first = 0)
+    /* By a mover from the wheel. NO_SLOT: not there. */
+    unsigned take_back(unsigned b, unsigned first = SEGMENTS)
     {
         unsigned index, held;
 
         touch(b);
         index = load_seq(blocks[b].where);
-        if (index < first || index >= slots)
+        if (index < first || index >= SLOTS)
             return NO_SLOT;
         held = load_seq(slot[index]);
-        return held / 16 == b && take_from(index, held) ? index : (unsigned)NO_SLOT;
+        return held / BLOCK == b && take_from(index, held) ? index : (unsigned)NO_SLOT;
+    }
+
+    /* By a canceller who has won (C20). */
+    unsigned withdraw(unsigned b)
+    {
+        unsigned index, held;
+
+        touch(b);
+        index = load_seq(blocks[b].where);
+        if (index >= SEGMENTS)
+            return take_back(b);
+        held = mutant == HELD_SEEN_ACQUIRE ? load_acquire(slot[index]) : load_seq(slot[index]);
+        if (held / BLOCK != b)
+            return NO_SLOT;
+        if (held & MET)
+            return take_from(index, held) ? index : (unsigned)NO_SLOT;
+        model_dawdle(10, $);
+        touch_lanes();
+        if (mutant == EMPTIED_RELAXED)
+            store_relaxed(slot[index], emptied(index, held));
+        else
+            store_release(slot[index], emptied(index, held));
+        return index;
+    }
+
+    /* By the worker: marked first. `asks`: whether a canceller may be about to empty it, too. */
+    bool take_slot(unsigned index, unsigned &held, bool asks)
+    {
+        unsigned now = emptied(index, held), mark = MARKED + now;
+
+        if (held & MET)
+            return cas_seq(slot[index], held, now);
+        if (!cas_seq(slot[index], held, mark))
+            return false;
+        if (asks && mutant != MARK_NOT_QUESTIONED && !keeps_mark(index, mark, held))
+            return false;
+        store_release(slot[index], now);
+        return true;
+    }
+
+    bool keeps_mark(unsigned index, unsigned mark, unsigned &held)
+    {
+        auto &word = blocks[held / BLOCK].word;
+        unsigned seen = mark;
+
+        if ((mutant == WORD_ASKED_ACQUIRE ? load_acquire(word) : load_seq(word)) == CANCELLED) {
+            if (mutant == PUT_BACK_BY_STORE)
+                store_release(slot[index], held);
+            else if (cas_seq(slot[index], seen, held))
+                model_corner(LEFT_TO_CANCELLER);
+            held = 0;
+            return false;
+        }
+        seen = load_seq(slot[index]);
+        if (seen == mark || mutant == MARK_LOOKED_AT_ONCE)
+            return true;
+        model_corner(LOST_TO_CANCELLER);
+        held = seen;
+        return false;
+    }
+
+    /* By the worker, to whom its notice or nudge has come. */
+    bool lane_take_back(unsigned b)
+    {
+        unsigned index, held;
+
+        touch(b);
+        index = load_seq(blocks[b].where);
+        if (index >= SEGMENTS)
+            return false;
+        held = load_seq(slot[index]);
+        return held / BLOCK == b && take_slot(index, held, mutant == NOTICE_QUESTIONED);
     }
 
     void mark_fresh(unsigned segment)
@@ -267,17 +370,17 @@ struct stop : rl::test_suite<stop, THREADS> {
     }
 
     /* The slot, and what it holds then. NO_SLOT: none is empty. */
-    unsigned find_slot(unsigned b, unsigned &filled)
+    unsigned find_slot(unsigned b, unsigned &filled, unsigned met = 0)
     {
         if (rl::rand(6) == 0)
             return NO_SLOT; /* no memory */
         if (!load_seq(next) || rl::rand(2)) {
-            if ((filled = try_slot(0, b)))
+            if ((filled = try_slot(0, b, met)))
                 return 0;
             if (!load_seq(next))
                 add_segment();
         }
-        return (filled = try_slot(1, b)) ? 1 : (unsigned)NO_SLOT;
+        return (filled = try_slot(1, b, met)) ? 1 : (unsigned)NO_SLOT;
     }
 
     bool submit_to_spill(unsigned b)
@@ -297,9 +400,19 @@ struct stop : rl::test_suite<stop, THREADS> {
         return open;
     }
 
+    bool settle_by(unsigned b)
+    {
+        unsigned index = load_seq(blocks[b].where), held;
+
+        if (index >= SEGMENTS)
+            return false;
+        held = load_seq(slot[index]);
+        return held / BLOCK == b && take_from(index, held);
+    }
+
     bool settle(unsigned b, unsigned index, unsigned filled)
     {
-        if (mutant == SETTLED_BY_TIMEOUT ? take_back(b, SEGMENTS) == NO_SLOT
+        if (mutant == SETTLED_BY_TIMEOUT ? !settle_by(b)
                                          : !take_from(index, filled)) {
             model_corner(ACCEPTED_THOUGH_CLOSED);
             return true;
@@ -328,7 +441,7 @@ struct stop : rl::test_suite<stop, THREADS> {
     /* By a guest: closed or not. */
     void submit_again(unsigned b)
     {
-        unsigned filled = 0, index = find_slot(b, filled);
+        unsigned filled = 0, index = find_slot(b, filled, MET);
 
         if (index < NO_SLOT) {
             mark_fresh(index);
@@ -354,7 +467,7 @@ struct stop : rl::test_suite<stop, THREADS> {
         }
         end(b);
         touch_lanes();
-        from = take_back(b, SLOTS);
+        from = withdraw(b);
         if (from < NO_SLOT) {
             if (mutant == TIMER_TOUCHED_AFTER)
                 touch_lanes();
@@ -377,7 +490,7 @@ struct stop : rl::test_suite<stop, THREADS> {
         } else if (change(b, PENDING, CANCELLED)) { /* taken in meanwhile */
             end(b);
             touch_lanes();
-            if (take_back(b, SLOTS) < NO_SLOT)
+            if (withdraw(b) < NO_SLOT)
                 store_release(blocks[b].withdrawn, 1u);
             else
                 push(notices, b, &block::link);
@@ -391,7 +504,7 @@ struct stop : rl::test_suite<stop, THREADS> {
             model_corner(NOT_TAKEN_FOR_STOP);
             return false;
         }
-        if (take_back(b, SLOTS, SEGMENTS) == NO_SLOT)
+        if (take_back(b) == NO_SLOT)
             return false;
         model_corner(PUT_AGAIN_FROM_WHEEL);
         blocks[b].place($) = UNMET;
@@ -421,7 +534,7 @@ struct stop : rl::test_suite<stop, THREADS> {
         if (index >= SEGMENTS)
             return NO_SLOT;
         touch_lanes();
-        return load_seq(slot[index]) / 16 == b ? index : (unsigned)NO_SLOT;
+        return load_seq(slot[index]) / BLOCK == b ? index : (unsigned)NO_SLOT;
     }
 
     bool lane_move(unsigned b)
@@ -431,7 +544,7 @@ struct stop : rl::test_suite<stop, THREADS> {
         if (index == NO_SLOT)
             return false;
         held = load_relaxed(slot[index]);
-        if (held / 16 != b || !cas_seq(slot[index], held, held))
+        if (held / BLOCK != b || !cas_seq(slot[index], held, held))
             return false;
         mark_fresh(index);
         touch_lanes(); /* told */
@@ -516,7 +629,7 @@ struct stop : rl::test_suite<stop, THREADS> {
                 RL_ASSERT(++index < SLOTS);
             blocks[b].place($) = FILED;
             store_relaxed(blocks[b].where, index);
-            store_release(slot[index], b * 16);
+            store_release(slot[index], b * BLOCK);
         } else if (change(b, PENDING, CANCELLED)) {
             blocks[b].link($) = reclaimed;
             reclaimed = b;
@@ -529,7 +642,7 @@ struct stop : rl::test_suite<stop, THREADS> {
     unsigned take_wheel_slot(unsigned index)
     {
         unsigned held = see_wheel_slot(index);
-        return held && take_from(index, held) ? held / 16 : 0;
+        return held && take_from(index, held) ? held / BLOCK : 0;
     }
 
     void meet(unsigned b)
@@ -553,7 +666,7 @@ struct stop : rl::test_suite<stop, THREADS> {
         model_corner(NUDGED_ELSEWHERE);
         add_relaxed(blocks[b].refs, 1u);
         nudged = change(b, NUDGED, PENDING);
-        if (take_back(b, SEGMENTS) < NO_SLOT) {
+        if (lane_take_back(b)) {
             if (nudged)
                 file(b);
             else
@@ -567,7 +680,7 @@ struct stop : rl::test_suite<stop, THREADS> {
     void receive(unsigned b)
     {
         touch(b);
-        if (blocks[b].place($) == UNMET && take_back(b, SEGMENTS) == NO_SLOT) {
+        if (blocks[b].place($) == UNMET && !lane_take_back(b)) {
             receive_elsewhere(b);
             return;
         }
@@ -585,13 +698,18 @@ struct stop : rl::test_suite<stop, THREADS> {
     {
         unsigned held = load_seq(slot[index]);
 
-        while (held / 16) {
-            unsigned b = held / 16;
-            if (cas_seq(slot[index], held, held % 16 + 1)) {
+        while (held / BLOCK) {
+            unsigned b = held / BLOCK;
+            if (take_slot(index, held, true)) {
                 meet(b);
                 return;
             }
         }
+    }
+
+    bool is_left(unsigned index)
+    {
+        return mutant != CANCELLED_NOT_AWAITED && load_acquire(slot[index]) / BLOCK;
     }
 
     bool has_segment(unsigned index)
@@ -626,8 +744,13 @@ struct stop : rl::test_suite<stop, THREADS> {
         }
         if (reclaiming)
             quiet = load_seq(spilling) == 0 || mutant == SPILLING_NOT_AWAITED;
-        for (unsigned i = 0; i < SEGMENTS && has_segment(i); i++)
+        for (unsigned i = 0; i < SEGMENTS && has_segment(i); i++) {
             sweep_segment(i);
+            if (reclaiming && is_left(i)) {
+                model_corner(WAITED_FOR_CANCELLER);
+                quiet = false;
+            }
+        }
         for (b = pop_all(spill); b; b = next) {
             next = blocks[b].spilled($);
             meet(b);

@@ -65,6 +65,8 @@ try() # tree patch
             echo "| $name | $(header "$patch" Rule) | $(sed -n \
                 's/^FAILED after \([0-9]*\) histories (\([^)]*\)): \(.*\)/\1 | \2 | \3/p' \
                 <<<"$found") |"
+        elif [ $status = 124 ]; then
+            echo "| $name | $(header "$patch" Rule) | ? | | a thread that goes round without end |"
         elif [ $status != 0 ]; then
             echo "| $name | $(header "$patch" Rule) | | | the simulator died ($status) |"
         else

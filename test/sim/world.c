@@ -939,6 +939,16 @@ static void let_others(void)
     }
 }
 
+static void fleeting(const struct op *op)
+{
+    struct life *life = schedule(op->conduct, delays[op->delay], true, false, false);
+
+    if (life && holds(life))
+        cancel(life);
+    if (life && holds(life))
+        drop(life);
+}
+
 static void do_op(unsigned producer, unsigned i)
 {
     const struct op *op = &oracle.program->op[producer][i];
@@ -953,6 +963,7 @@ static void do_op(unsigned producer, unsigned i)
             schedule(op->conduct, delays[op->delay], op->code != OP_FORGET, op->code == OP_PERIODIC,
                      oracle.world->hooks && (op->target & 1));
         break;
+    case OP_FLEETING: fleeting(op); break;
     case OP_SLEEP: sim_sleep(op->delay < 7 ? delays[op->delay] + 1 : 20 * TICK); break;
     case OP_PENDING: check_pending(); break;
     case OP_NEXT:

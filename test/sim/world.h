@@ -43,6 +43,7 @@ enum op_code {
     OP_RENEW,
     OP_VISIT,
     OP_DRAIN,
+    OP_FLEETING, /* schedule, cancel, drop: its block is used again at once */
     OP_COUNT,
 };
 

@@ -1118,6 +1118,17 @@ const struct world worlds[] = {
         .weight = {[OP_MOVE] = 8, [OP_FORGET] = 2, [OP_ADVANCE] = 3},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "fleeting",
+        .shows = "C6 C20 G2 G3 G8",
+        .producers = 2,
+        .ops = 6,
+        .one_cpu = true,
+        .hurries = true,
+        .delays = 0x1f,
+        .weight = {[OP_FLEETING] = 8, [OP_SCHEDULE] = 1, [OP_CANCEL] = 1, [OP_FORGET] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
@@ -1210,7 +1221,8 @@ static const char *const op_names[OP_COUNT] = {"nothing",
                                                "move what that has",
                                                "renew",
                                                "visit",
-                                               "drain"};
+                                               "drain",
+                                               "schedule, cancel, unref"};
 static const char *const conduct_names[CONDUCT_COUNT] = {"",
                                                          "re-arms for now",
                                                          "re-arms",

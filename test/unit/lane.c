@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "lane.h"
+#include "submit.h"
 #include "support.h"
 
 #define NODE_SEGMENTS 4
@@ -172,6 +172,7 @@ Test(lane, a_slot_holds_an_address_and_a_count)
         cr_assert_eq(packed_bits(slot), count);
         cr_assert_null(packed_timeout(slot_emptied(slot)));
         cr_assert_eq(packed_bits(slot_emptied(slot)), count + 1);
+        cr_assert_eq(slot_emptied(slot | SLOT_MET), empty);
     }
 }
 
@@ -645,6 +646,42 @@ Test(lane, closed_when_full)
     cr_assert_not(lane_has_mail(lane));
     cr_assert_eq(sweep_all(true), LANE_SLOTS);
     check_tally(LANE_SLOTS, 0);
+}
+
+static void cancel_word(size_t i)
+{
+    store_relaxed(&node[i].word, word_make(1000 + i, WORD_CANCELLED));
+}
+
+/* C20: who has won the word has yet to empty the slot; until then it counts, and stop waits. */
+Test(lane, left_to_its_canceller)
+{
+    uint64_t held;
+
+    submit_range(0, 3);
+    held = load_relaxed(slot_of(&node[1]));
+    cancel_word(1);
+    cr_assert_eq(sweep(), 2);
+    cr_assert_eq(load_relaxed(slot_of(&node[1])), held);
+    cr_assert(lane_holds_any(lane));
+    cr_assert_eq(sweep_all(false), 0);
+    check_tally(3, 0);
+    cr_assert(lane_withdraw(&node[1]));
+    cr_assert_eq(sweep_all(true), 0);
+    check_tally(3, 1);
+}
+
+/* C20: or he found it in the worker's hand, and his notice has come. */
+Test(lane, left_to_its_notice)
+{
+    submit(0);
+    cancel_word(0);
+    cr_assert_eq(sweep(), 0);
+    cr_assert_not(lane_withdraw_met(&node[0]), "it has not been met");
+    cr_assert(lane_take_back(&node[0]));
+    cr_assert_not(lane_withdraw(&node[0]));
+    cr_assert_eq(sweep_all(true), 0);
+    check_tally(1, 0);
 }
 
 /* Stop does not trust the flags. */

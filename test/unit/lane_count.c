@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lane.h"
+#include "submit.h"
 #include "support.h"
 
 enum { MANY = 1000, AT = 70 };

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lane.h"
+#include "submit.h"
 #include "support.h"
 
 #define PRODUCERS 2
@@ -19,6 +19,7 @@ static struct lanes shared;
 static hwt_timeout *node;
 static atomic_size_t submitted[PRODUCERS]; /* in this lap */
 static _Atomic uint8_t *ends;              /* of each node, in this lap */
+static _Atomic uint8_t *noticed;           /* the canceller has missed it (C20) */
 static _Atomic uint64_t withdrawn_count, swept_count;
 static atomic_uint producing;
 static atomic_bool double_end;
@@ -34,6 +35,7 @@ static void *produce(void *which)
     size_t first = (size_t)(uintptr_t)which * EACH;
 
     for (size_t i = 0; i < EACH; i++) {
+        store_release(&node[first + i].word, word_make(i, WORD_PENDING));
         if (lane_submit(&shared, &node[first + i], i) != 0)
             atomic_store(&double_end, true);
         atomic_store(&submitted[(uintptr_t)which], i + 1);
@@ -48,9 +50,12 @@ static void withdraw_range(size_t which, size_t *from)
 {
     for (size_t end = atomic_load(&submitted[which]); *from < end; ++*from) {
         hwt_timeout *timeout = &node[which * EACH + *from];
+        cr_assert(timeout_cancel_pending(timeout));
         if (lane_withdraw(timeout)) {
             end_once(timeout);
             atomic_fetch_add(&withdrawn_count, 1);
+        } else {
+            atomic_store(&noticed[timeout - node], 1);
         }
     }
 }
@@ -95,6 +100,17 @@ static void collect_shared(void)
     }
 }
 
+/* What the worker does when a notice has come. */
+static void take_noticed(void)
+{
+    for (size_t i = 0; i < PRODUCERS * EACH; i++) {
+        if (atomic_exchange(&noticed[i], 0) && lane_take_back(&node[i])) {
+            end_once(&node[i]);
+            atomic_fetch_add(&swept_count, 1);
+        }
+    }
+}
+
 static void one_lap(void)
 {
     pthread_t thread[PRODUCERS + 1];
@@ -113,9 +129,10 @@ static void one_lap(void)
     for (size_t i = 0; i < COUNT_OF(thread); i++)
         pthread_join(thread[i], NULL);
     collect_shared();
+    take_noticed();
 }
 
-/* G2, G3: each is withdrawn or swept, exactly once, and the slots have counted it. */
+/* G2, G3, C20: each is withdrawn or swept, exactly once, and the slots have counted it. */
 Test(lane_threads, producers_canceller_and_sweeper)
 {
     uint64_t scheduled = 0, withdrawn = 0;
@@ -123,7 +140,8 @@ Test(lane_threads, producers_canceller_and_sweeper)
     cr_assert_eq(lanes_create(&shared, 2, 0), 0);
     node = aligned_alloc(CACHE_LINE, PRODUCERS * EACH * sizeof *node);
     ends = calloc(PRODUCERS * EACH, 1);
-    cr_assert(node && ends);
+    noticed = calloc(PRODUCERS * EACH, 1);
+    cr_assert(node && ends && noticed);
     memset((void *)node, 0, PRODUCERS * EACH * sizeof *node);
     for (unsigned lap = 0; lap < LAPS; lap++) {
         one_lap();
@@ -140,5 +158,6 @@ Test(lane_threads, producers_canceller_and_sweeper)
     cr_assert_eq(scheduled, withdrawn_count + swept_count);
     lanes_destroy(&shared);
     free((void *)ends);
+    free((void *)noticed);
     free(node);
 }

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Submission, as far as every one goes: into the slot at the lane's tail, and the worker is told.
+ * Part of schedule.c, into which it is inlined, and of lane.c, which has what is rare.
+ */
+#ifndef HWT_SUBMIT_H
+#define HWT_SUBMIT_H
+
+#include "lane.h"
+
+#define SLOTS_AHEAD 16 /* the prefetch of the ring */
+
+extern HIDDEN _Thread_local uint64_t lane_submissions; /* by this thread, to all timers (G15) */
+
+/* ---- the rest: lane.c ---- */
+void lane_raise_groups(struct segment *segment, uint32_t groups);
+lane_slot *lane_go_on_after(struct segment *segment);
+int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
+                        uint64_t deadline);
+int lane_settle(struct lane *lane, lane_slot *slot, uint64_t filled);
+
+HOT void lane_lower(_Atomic uint64_t *bound, uint64_t deadline)
+{
+    uint64_t earliest = load_seq(bound);
+
+    while (unlikely(deadline < earliest)) {
+        if (cas_seq(bound, &earliest, deadline))
+            return;
+    }
+}
+
+/*
+ * The timeout lies in its slot by now (C3): the worker takes `earliest`, the lane's and then the
+ * segment's, and then looks.
+ */
+HOT void lane_announce(struct lane *lane, struct segment *segment, uint64_t deadline)
+{
+    lane_lower(&segment->earliest, deadline);
+    lane_lower(&lane->earliest, deadline);
+}
+
+/* Fills an empty slot; what it holds then, or 0: it was not empty. `met`: SLOT_MET, or 0. */
+HOT uint64_t lane_try_slot(lane_slot *slot, hwt_timeout *timeout, uint64_t met)
+{
+    uint64_t empty = load_relaxed(slot), filled;
+
+    if (packed_timeout(empty))
+        return 0;
+    if (unlikely(empty == packed_make(NULL, (UINT64_C(1) << SLOT_COUNT_BITS) - 1))) {
+        if (!cas_acq_rel(slot, &empty, 0))
+            return 0;
+        add_relaxed(&segment_of(slot)->carried, slot_count(empty));
+        empty = 0;
+    }
+    if (unlikely(met)) /* in one order with those who look for it (lane_withdraw_met) */
+        store_seq(&timeout->where, where_of_lane_slot(slot));
+    else
+        store_relaxed(&timeout->where, where_of_lane_slot(slot));
+    filled = empty | (uint64_t)(uintptr_t)timeout | met;
+    /* publishes the timeout to whoever empties the slot; seq_cst for C2 to C4 */
+    return cas_seq(slot, &empty, filled) ? filled : 0;
+}
+
+/* The group is known to the next sweep: the flag is read after the slot was filled (C2). */
+HOT void lane_mark_fresh(struct segment *segment, const lane_slot *slot)
+{
+    uint32_t group = (uint32_t)(slot - segment->slot) / GROUP_SLOTS;
+
+    if (likely(load_seq(&segment->fresh[group])))
+        return;
+    lane_raise_groups(segment, group + 1);
+    store_seq(&segment->fresh[group], 1);
+}
+
+HOT lane_slot *lane_slot_after(lane_slot *slot)
+{
+    return unlikely(segment_ends_at(slot + 1)) ? lane_go_on_after(segment_of(slot)) : slot + 1;
+}
+
+/*
+ * The tail is no more than a hint where to go on: it is not raised atomically, and threads that
+ * share a lane may set it back. Whoever finds a slot taken tries the next one, and after a few
+ * leaps ahead by ever larger steps, because what stands in the way stands together: the timeouts
+ * of a thread that is not running just now.
+ */
+HOT lane_slot *lane_next_slot(_Atomic(lane_slot *) *tail, unsigned probe)
+{
+    lane_slot *slot = load_acquire(tail); /* with the segment that it is in */
+
+    if (unlikely(probe > STEPS)) {
+        size_t step = (size_t)GROUP_SLOTS << (probe - STEPS - 1);
+        size_t here = (size_t)(slot - segment_of(slot)->slot);
+        slot = here + step < LANE_SLOTS ? slot + step : lane_go_on_after(segment_of(slot));
+    }
+    store_release(tail, lane_slot_after(slot));
+    __builtin_prefetch((const void *)(slot + SLOTS_AHEAD), 1);
+    return slot;
+}
+
+/*
+ * A branch that is foreseen, where a selection would keep the tail and its slot waiting for the
+ * clock: the deadline is the last thing that is known.
+ */
+HOT _Atomic(lane_slot *) *lane_tail_for(struct lane *lane, uint64_t deadline)
+{
+    _Atomic(lane_slot *) *tail = &lane->tail[0];
+
+    if (deadline >= load_relaxed(&lane->far_from)) {
+        tail = &lane->tail[1];
+        __asm__("" : "+r"(tail)); /* keeps this a branch */
+    }
+    return tail;
+}
+
+/* In its slot: now the worker must hear of it, and it must not have been too late. */
+HOT int lane_publish(struct lane *lane, lane_slot *slot, uint64_t filled, uint64_t deadline)
+{
+    struct segment *segment = segment_of(slot);
+
+    lane_mark_fresh(segment, slot);
+    lane_announce(lane, segment, deadline);
+    if (unlikely(load_seq(&lane->closed))) /* after the slot was filled: pairs with lane_close */
+        return lane_settle(lane, slot, filled);
+    return 0;
+}
+
+/*
+ * Submits; the timeout is the worker's from here on. 0, or -ESHUTDOWN when closed. The caller then
+ * compares the deadline with the planned wake-up (park_wake_for).
+ */
+HOT int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
+{
+    unsigned index = lanes_index_here(lanes);
+    struct lane *lane = &lanes->lane[index];
+    lane_slot *slot = lane_next_slot(lane_tail_for(lane, deadline), 0);
+    uint64_t filled;
+
+    timeout->stamp =
+        ++lane_submissions << STAMP_LANE_BITS | (index & ((1u << STAMP_LANE_BITS) - 1));
+    filled = lane_try_slot(slot, timeout, 0);
+    if (unlikely(!filled))
+        return lane_submit_further(lanes, lane, timeout, deadline);
+    return lane_publish(lane, slot, filled, deadline);
+}
+
+#endif
