@@ -49,6 +49,7 @@ static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadl
  *                  out of a lane, raised when the next wake-up is planned
  *   planned        the next wake-up is for this deadline, which may still lie in a lane
  *   wake_before    (park.h) a deadline below is not covered by the planned wake-up
+ *   paid_until     each wake-up takes its time, up to here (worker.c): behind `now`, they are few
  *   slack          (park.h) a wake-up so much later than `wake_before` is in time: a tick but 1 ns,
  *                  so that all of a tick costs one
  */
@@ -60,8 +61,8 @@ struct worker {
     uint64_t later_earliest;     /* no deadline of these was below when they were put there ... */
     hwt_timeout *later_first;    /* ... and this one had it */
     uint64_t adrift;             /* met, held by nothing: as many notices or nudges are to come */
-    uint64_t pass_limit, passed; /* see above, as the next three */
-    uint64_t now, coarse, planned;
+    uint64_t pass_limit, passed; /* see above, as the next four */
+    uint64_t now, coarse, planned, paid_until;
     uint64_t started;            /* never changes: when it was created */
     uint64_t told_far;           /* when the lanes were last told what is far away */
     struct pool_return *returns; /* per lane */

@@ -11,7 +11,10 @@
 #include "visit.h"
 
 #define PREFETCH_AHEAD 12
-#define QUIET_TICKS    16
+/* Wake-ups are few: one in so long, or in so many ticks; and so many that were saved. */
+#define WAKE_NS        UINT64_C(1000000)
+#define WAKE_TICKS     16
+#define WAKES_SAVED    32
 
 /* ---- running ---- */
 
@@ -193,30 +196,52 @@ void worker_stop_driving(void *driven)
     driver_end(timer);
 }
 
+static uint64_t wake_price(const hwt_timer *timer)
+{
+    return min_u64(WAKE_NS, WAKE_TICKS * min_u64(timer->tick_ns, WAKE_NS));
+}
+
+static bool wakes_are_few(const hwt_timer *timer, uint64_t now)
+{
+    return timer->worker.paid_until + wake_price(timer) <= now;
+}
+
+/* Neither is saved for ever, nor does a debt last. */
+static void pay_wake(hwt_timer *timer, uint64_t now)
+{
+    struct worker *w = &timer->worker;
+    uint64_t price = wake_price(timer), saved = WAKES_SAVED * price;
+
+    w->paid_until = max_u64(w->paid_until, now > saved ? now - saved : 0) + price;
+    w->paid_until = min_u64(w->paid_until, now + saved);
+}
+
 /*
- * The end of the tick, so that all that is due at it costs one wake-up; but after a while without
- * any, at the very deadline of what has a slot almost to itself: nobody else is delayed by that.
+ * The end of the tick, so that all that is due at it costs one wake-up; but while they are few, at
+ * the very deadline of what has a slot almost to itself: nobody else is delayed by that.
  */
-static uint64_t wake_up_time(const hwt_timer *timer, uint64_t wake_before)
+static uint64_t wake_up_time(const hwt_timer *timer, uint64_t wake_before, uint64_t now)
 {
     const struct worker *w = &timer->worker;
     uint64_t next = w->planned;
 
-    if (next < DEADLINE_NEVER && next > w->passed &&
-        (next - w->passed) / QUIET_TICKS >= timer->tick_ns && wheel_is_sparse(w->wheel, next))
+    if (next < DEADLINE_NEVER && next > w->passed && wakes_are_few(timer, now) &&
+        wheel_is_sparse(w->wheel, next))
         return next;
     return wake_before + timer->park.slack;
 }
 
 static void sleep_until_due(hwt_timer *timer)
 {
-    uint64_t wake_before, until;
+    uint64_t wake_before, until, now;
 
     file_flush_returns(timer, FILE_WORTH_RETURNING);
     if (!worker_plan(timer, &wake_before))
         return;
-    until = wake_up_time(timer, wake_before);
-    if (until > timer_now(timer)) {
+    now = timer_now(timer);
+    until = wake_up_time(timer, wake_before, now);
+    if (until > now) {
+        pay_wake(timer, now);
         park_sleep(&timer->park, until);
         bump_single_writer(&timer->worker.count.wakeups, 1);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How late does one timeout run on an otherwise idle timer? A random delay of 1 to 20 ms, one at a
- * time at a 10 us tick, in turn with what the operating system gives a bare sleep.
+ * time at a tick of 10 us and at one of 1 ms, in turn with what the operating system gives a bare
+ * sleep.
  */
 #include "producer.h"
 
@@ -12,8 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#define TICK HWT_USEC(10)
 
 /* ---- a task that says when it started ---- */
 struct wait {
@@ -72,23 +71,29 @@ static uint64_t by_nanosleep(uint64_t deadline)
 }
 
 /* ---- the ways in turn, so that they share what else the machine is doing ---- */
-enum way { TIMER, FUTEX, FUTEX_SLACK, NANOSLEEP, WAYS };
+enum way { TIMER_FINE, TIMER_COARSE, FUTEX, FUTEX_SLACK, NANOSLEEP, WAYS };
+
+static bool is_timer(enum way way)
+{
+    return way <= TIMER_COARSE;
+}
 
 struct samples {
-    hwt_timer *timer;
+    hwt_timer *timer[TIMER_COARSE + 1];
     uint64_t *late[WAYS];
     uint64_t early[WAYS];
     size_t n;
 };
 
 /* The worker sets its timer slack to the least; a sleeper that has not is told apart. */
-static uint64_t sleep_by(enum way way, hwt_timer *timer, uint64_t deadline)
+static uint64_t sleep_by(enum way way, const struct samples *s, uint64_t deadline)
 {
     uint64_t at;
 
     prctl(PR_SET_TIMERSLACK, way == FUTEX_SLACK ? 50000UL : 1UL, 0, 0, 0);
     switch (way) {
-    case TIMER: at = by_timer(timer, deadline); break;
+    case TIMER_FINE:
+    case TIMER_COARSE: at = by_timer(s->timer[way], deadline); break;
     case NANOSLEEP: at = by_nanosleep(deadline); break;
     default: at = by_futex(deadline); break;
     }
@@ -98,7 +103,7 @@ static uint64_t sleep_by(enum way way, hwt_timer *timer, uint64_t deadline)
 static void sample(struct samples *s, enum way way, uint64_t delay)
 {
     uint64_t deadline = clock_ns() + delay;
-    int64_t late = (int64_t)(sleep_by(way, s->timer, deadline) - deadline);
+    int64_t late = (int64_t)(sleep_by(way, s, deadline) - deadline);
 
     s->early[way] += late < 0;
     s->late[way][s->n] = late < 0 ? 0 : (uint64_t)late;
@@ -115,10 +120,10 @@ static void report(struct bench *b, struct samples *s, const char *const *names)
     bare = (double)percentile(s->late[FUTEX], s->n, 50) / 1e3;
     for (unsigned way = 0; way < WAYS; way++) {
         struct bench_row row = {
-            way == TIMER ? "hwt" : "kernel", names[way], 1, s->n, metric, "us", 0};
+            is_timer(way) ? "hwt" : "kernel", names[way], 1, s->n, metric, "us", 0};
 
         for (unsigned i = 0; i < sizeof(percents) / sizeof(*percents); i++) {
-            limit = way == TIMER && i == 1 ? bare + 10 : 0;
+            limit = is_timer(way) && i == 1 ? bare + (way == TIMER_FINE ? 10 : 20) : 0;
             row.limit = limit;
             snprintf(metric, sizeof(metric), percents[i] < 100 ? "late p%g" : "late max",
                      percents[i]);
@@ -133,7 +138,7 @@ static void report(struct bench *b, struct samples *s, const char *const *names)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[WAYS] = {"10 us tick", "futex, slack 1 ns",
+    static const char *const names[WAYS] = {"10 us tick", "1 ms tick", "futex, slack 1 ns",
                                             "futex, default slack", "nanosleep, slack 1 ns"};
     struct samples s = {.n = 0};
     struct bench b;
@@ -142,7 +147,8 @@ int main(int argc, char **argv)
 
     bench_open(&b, argc, argv, "one timeout at a time, beside a bare sleep");
     wanted = b.quick ? 60 : b.full ? 5000 : 1000;
-    s.timer = bench_timer(TICK);
+    s.timer[TIMER_FINE] = bench_timer(HWT_USEC(10));
+    s.timer[TIMER_COARSE] = bench_timer(HWT_MSEC(1));
     for (unsigned i = 0; i < WAYS; i++)
         s.late[i] = bench_alloc(wanted * sizeof(uint64_t));
     for (; s.n < wanted; s.n++) {
@@ -150,7 +156,8 @@ int main(int argc, char **argv)
         for (unsigned i = 0; i < WAYS; i++)
             sample(&s, i, rng_between(&seed, HWT_MSEC(1), HWT_MSEC(20)));
     }
-    hwt_timer_destroy(s.timer);
+    hwt_timer_destroy(s.timer[TIMER_FINE]);
+    hwt_timer_destroy(s.timer[TIMER_COARSE]);
     report(&b, &s, names);
     for (unsigned i = 0; i < WAYS; i++)
         free(s.late[i]);
