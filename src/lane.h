@@ -92,8 +92,8 @@ static inline struct lane *lanes_here(const struct lanes *lanes)
 
 /*
  * Puts one that the mover has taken out of its bucket into a slot, pending; by a guest, for whom
- * stop waits, so closed or not. Then compares as after lane_submit (submit.h), with the deadline that this
- * returns: others may have moved it meanwhile.
+ * stop waits, so closed or not. Then compares as after lane_submit (submit.h), with the deadline
+ * that this returns: others may have moved it meanwhile.
  */
 uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Scheduling: the way of a timeout begins here, and goes on in lane.c. */
+/* Scheduling: the way of a timeout begins here, and goes on in submit.h. */
 #include <errno.h>
 #include <string.h>
 
