@@ -4,10 +4,10 @@
  * steady state, without a cache line that two producers write.
  *
  * There is a lane per CPU: a ring of segments of slots. Submission puts the timeout into the next
- * slot, if that is empty, with one compare-and-swap; cancellation takes it out again with another
- * one. Such a timeout was withdrawn: the worker never saw it, and its memory is free at once.
- * Because a slot is only ever filled when empty, nothing has to be advanced behind the producers:
- * the positions simply go round, and a long-lived timeout in the way is stepped over.
+ * slot, if that is empty, with one compare-and-swap; cancellation takes it out again with a store.
+ * Such a timeout was withdrawn: the worker never saw it, and its memory is free at once. Because a
+ * slot is only ever filled when empty, nothing has to be advanced behind the producers: the
+ * positions simply go round, and a long-lived timeout in the way is stepped over.
  *
  * A lane has as many segments as its timeouts need: who finds all of them crowded maps another one
  * and links it into the ring, and goes on there. Nobody waits, and nobody asks the worker. When few
@@ -16,8 +16,7 @@
  *
  * Nor is there a counter that every call would have to raise: a slot counts how often it was
  * emptied, in the bits that its pointer leaves free, and reading the counters adds those up. So
- * scheduling and withdrawing cost three atomic read-modify-writes together: the slot, the word,
- * the slot.
+ * scheduling and withdrawing cost two atomic read-modify-writes together: the slot, and the word.
  *
  * The worker looks through a segment when the earliest deadline submitted to it since the last
  * sweep comes up (lane_sweep). What is due soon and what is far away have segments of their own, so
@@ -111,9 +110,9 @@ static inline bool lane_holds(const hwt_timeout *timeout)
 bool lane_move(const hwt_timeout *timeout, uint64_t deadline);
 
 /*
- * By who has won the word: takes it out of the slot that it was submitted to. False: it is not there
- * any more. A store is enough: nobody else empties a slot whose timeout is cancelled, but by its
- * notice (C20).
+ * By who has won the word: takes it out of the slot that it was submitted to. False: it is not
+ * there any more. A store is enough: nobody else empties a slot whose timeout is cancelled, but by
+ * its notice (C20).
  */
 static inline bool lane_withdraw(const hwt_timeout *timeout)
 {

@@ -35,7 +35,7 @@ static inline uint64_t slot_count(uint64_t slot)
 
 static inline uint64_t slot_emptied(uint64_t slot)
 {
-    /* with ones in place of the address, what the low bits of the count carry gets to the high ones */
+    /* with ones in place of the address, what the low bits carry gets to the high ones */
     uint64_t count = (slot | PACKED_ADDRESS) & ~SLOT_MET;
     return (count + !(slot & SLOT_MET)) & ~(PACKED_ADDRESS | SLOT_MET);
 }
