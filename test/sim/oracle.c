@@ -444,8 +444,8 @@ static void check_period(const struct life *life, uint64_t deadline)
     unsigned me = number_of(life);
     uint64_t due = life->last_deadline + life->period;
 
-    if (!life->periodic || life->runs == 0 || life->calls != life->last_calls || life->rearms ||
-        sim_current->buffered || oracle.world->callers_clock)
+    if (!life->periodic || life->runs == 0 || life->calls != life->last_calls ||
+        !life->last_alone || life->rearms || sim_current->buffered || oracle.world->callers_clock)
         return;
     SIM_CHECK(life->mode != HWT_FIXED_RATE || deadline == due,
               "G14: timeout %u follows %" PRIu64 " at %" PRIu64, me, life->last_deadline, deadline);
@@ -539,6 +539,7 @@ void oracle_run_begins(struct life *life, hwt_timeout *timeout)
     life->known = false;
     life->last_deadline = deadline;
     life->last_calls = life->calls;
+    life->last_alone = life->in_flight == 0;
     life->runs++;
     oracle.running++;
     oracle.happened++;

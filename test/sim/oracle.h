@@ -31,6 +31,7 @@ struct life {
     unsigned runs_before_win;          /* of any, when its cancellation had returned */
     uint64_t last_deadline, run_ended; /* of its last run, and the clock after it */
     unsigned last_calls;
+    bool last_alone;   /* with no call on, begun before */
     unsigned armed_in; /* the advance, of this thread, in whose task it was submitted or re-armed */
     unsigned jobs;     /* of the executor's that have it */
     unsigned releases;
