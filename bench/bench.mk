@@ -20,6 +20,11 @@ define link_bench
 	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) $(1)
 endef
 
+# With the shared library, which is found beside the folder of the program.
+define link_shared
+	$(call link_bench,$(B)/libhwt.so -Xlinker -rpath -Xlinker '$$ORIGIN/..' $(1))
+endef
+
 include bench/replay/replay.mk
 include bench/suite/suite.mk
 include bench/structures/structures.mk

@@ -14,26 +14,27 @@
 /* ---- cancel ---- */
 
 /*
- * Not in its lane any more: out of its bucket, or the worker must be told. Counted before that:
- * afterwards, stop may let go of all but the shell.
+ * Not in its lane any more: out of its bucket, or the worker must be told. True: it is cancelled.
+ * Counted before that: afterwards, stop may let go of all but the shell.
  */
-static __attribute__((noinline)) void cancel_met(hwt_timer *timer, hwt_timeout *timeout)
+static __attribute__((noinline)) bool cancel_met(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct lane *lane = lanes_here(&timer->lanes);
 
     add_release(&lane->cancelled, 1);
     if (likely(bucket_withdraw(timeout)) || lane_withdraw_met(timeout)) {
         store_release(&timeout->withdrawn, 1);
-        return;
+        return true;
     }
     if (likely(!lane_count_notice(lane))) {
         lane_notify(lane, timeout);
-        return;
+        return true;
     }
     timer_sign_in(timer);
     lane_notify(lane, timeout);
     park_wake(&timer->park);
     timer_sign_out(timer);
+    return true;
 }
 
 /* Won while pending. Until it is out of its slot, or its notice is queued, stop waits for it. */
@@ -69,16 +70,31 @@ static __attribute__((noinline)) enum cancel_win cancel_as_guest(hwt_timeout *ti
     return win;
 }
 
-HOT bool cancel(hwt_timeout *timeout)
+/* Won while pending, or not yet. */
+static __attribute__((noinline)) bool cancel_further(hwt_timeout *timeout, bool pending)
 {
     enum cancel_win win = CANCEL_PENDING;
 
-    if (likely(timeout_cancel_pending(timeout)))
+    if (pending)
         cancel_pending(timeout);
     else if (timeout_has_ended(timeout) || (win = cancel_as_guest(timeout)) == CANCEL_LOST)
         return false;
     if (unlikely(timeout->flags & FLAG_EXTENDED) && win != CANCEL_RUNNING)
         run_last_words(timeout); /* while it runs its arg is in use: that is up to who runs it */
+    return true;
+}
+
+/* Most are in their lane, and that is all there is to them: no call, so no register to save. */
+HOT bool cancel(hwt_timeout *timeout)
+{
+    bool pending = likely(timeout_cancel_pending(timeout));
+
+    if (unlikely(!pending) || unlikely(timeout->flags & FLAG_EXTENDED) ||
+        unlikely(timeout->timer->max_pending))
+        return cancel_further(timeout, pending);
+    if (unlikely(!lane_withdraw(timeout)))
+        return cancel_met(timeout->timer, timeout);
+    store_release(&timeout->withdrawn, 1);
     return true;
 }
 

@@ -268,7 +268,7 @@ hwt_timeout *lane_next_spilled(const hwt_timeout *timeout)
  * have found it unmarked, and will empty it, or has, and the block may be somebody else's by now.
  * False: it is left to him; *held is what the slot holds then, 0 if that is to be left too.
  */
-static bool keeps_mark(lane_slot *slot, uint64_t mark, uint64_t *held)
+HOT bool keeps_mark(lane_slot *slot, uint64_t mark, uint64_t *held)
 {
     const hwt_timeout *timeout = packed_timeout(*held);
     uint64_t seen = mark;
@@ -290,7 +290,7 @@ static bool keeps_mark(lane_slot *slot, uint64_t mark, uint64_t *held)
  * worker may be preempted between any two steps: the slot itself tells whether it has been counted
  * yet (count_group).
  */
-static bool take_slot(struct segment *segment, uint32_t index, uint64_t *held, bool asks)
+HOT bool take_slot(struct segment *segment, uint32_t index, uint64_t *held, bool asks)
 {
     _Atomic uint64_t *slot = &segment->slot[index], *count = &segment->taken[index / GROUP_SLOTS];
     uint64_t taken = load_relaxed(count), emptied = slot_emptied(*held);

@@ -124,7 +124,8 @@ static inline bool lane_withdraw(const hwt_timeout *timeout)
     held = load_seq(slot); /* after the word was changed: pairs with keeps_mark */
     if (unlikely((held & (PACKED_ADDRESS | SLOT_MET)) != (uint64_t)(uintptr_t)timeout))
         return false;
-    store_release(slot, slot_emptied(held)); /* pairs with who fills it, and with stop */
+    /* pairs with who fills it, and with stop */
+    store_release(slot, slot_emptied(held & ~SLOT_MET));
     return true;
 }
 /*

@@ -9,5 +9,4 @@ INFLIGHT_O := $(patsubst %.c,$(O)/%.o,$(wildcard bench/inflight/*.c))
 $(INFLIGHT_O): BENCH_C += $(foreach p,$(peers_here),-DHAVE_$(p))
 
 $(INFLIGHT): $(INFLIGHT_O) $(filter-out %/peers.o,$(PEERS_O)) $(HARNESS_O) $(B)/libhwt.so
-	$(call link_bench,$(B)/libhwt.so -Xlinker -rpath -Xlinker '$$ORIGIN/..' \
-		$(foreach p,$(peers_here),$(call package,$(p),--libs)) -lm -lrt)
+	$(call link_shared,$(foreach p,$(peers_here),$(call package,$(p),--libs)) -lm -lrt)

@@ -24,7 +24,7 @@ struct peer {
 };
 
 extern const struct peer peer_hwt, peer_heap, peer_timerfd, peer_posix;
-extern const struct peer peer_four_shards, peer_brpc_like; /* asked by bench/inflight only */
+extern const struct peer peer_four_shards, peer_stack_heap, peer_brpc_like; /* written for this */
 #ifdef HAVE_libuv
 extern const struct peer peer_libuv;
 #endif

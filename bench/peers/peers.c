@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The same questions to other timers: schedule + cancel with 1024 outstanding, alone and beside a
- * million others; scheduling only; one million due within a second. Each case in a process of its
- * own. Programs in other languages come from the environment: see run.sh.
+ * million others; scheduling only; one million due within a second; five million by two threads, of
+ * which none is cancelled, to the end. Each case in a process of its own. Programs in other languages come from the environment: see run.sh.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "peer.h"
@@ -21,7 +22,7 @@ static const struct peer *const peers[] = {
 #ifdef HAVE_libevent_pthreads
     &peer_libevent,
 #endif
-    &peer_timerfd,  &peer_posix,
+    &peer_timerfd,  &peer_posix, &peer_four_shards, &peer_stack_heap, &peer_brpc_like,
 };
 
 static void nothing(struct event *event)
@@ -228,6 +229,86 @@ static void run_expire(struct bench *b, void *arg)
     lateness(records, c->count, c->figures);
 }
 
+/* ---- millions by two threads, none cancelled: scheduling them, and their whole life ---- */
+enum { BULK_WALL, BULK_CPU, BULK_LIFE, BULK_BYTES, BULK_FIGURES };
+
+struct bulk {
+    const struct peer *peer;
+    uint64_t count;
+    struct series *figures; /* shared with the child */
+};
+
+struct bulk_thread {
+    const struct bulk *bulk;
+    void *timer;
+    uint64_t from, seed;
+};
+
+static _Atomic uint64_t done[2 * BENCH_LINE];
+static _Thread_local _Atomic uint64_t *own_done;
+
+/* Whoever runs it: most have one thread for that. */
+static void count_one(struct event *event)
+{
+    static _Atomic unsigned threads;
+
+    (void)event;
+    if (!own_done)
+        own_done = &done[atomic_fetch_add(&threads, 1) % 4 * (BENCH_LINE / 8)];
+    atomic_fetch_add_explicit(own_done, 1, memory_order_relaxed);
+}
+
+static struct event one_event = {count_one};
+
+static uint64_t all_done(void)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < 4; i++)
+        sum += atomic_load_explicit(&done[i * (BENCH_LINE / 8)], memory_order_relaxed);
+    return sum;
+}
+
+static void *submit_bulk(void *arg)
+{
+    struct bulk_thread *t = arg;
+
+    for (uint64_t i = 0; i < t->bulk->count / 2; i++)
+        t->bulk->peer->schedule(t->timer, t->from + rng_between(&t->seed, 0, 2 * SECOND),
+                                &one_event, false);
+    return NULL;
+}
+
+static void run_bulk(struct bench *b, void *arg)
+{
+    struct bulk *c = arg;
+    struct bulk_thread thread[2];
+    pthread_t id[2];
+    void *timer = c->peer->create();
+    uint64_t wall = clock_ns(), cpu = process_cpu_ns(), until = wall + 120 * SECOND;
+    size_t before = resident_bytes();
+    double each = (double)(c->count / 2 * 2);
+
+    bench_progress(b, "%s, bulk", c->peer->name);
+    peak_reset();
+    for (unsigned i = 0; i < 2; i++) {
+        thread[i] = (struct bulk_thread){c, timer, wall + c->count * 400 + SECOND, i + 1};
+        if (pthread_create(&id[i], NULL, submit_bulk, &thread[i]) != 0)
+            bench_die("pthread_create", EAGAIN);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        pthread_join(id[i], NULL);
+    series_add(&c->figures[BULK_WALL], (double)(clock_ns() - wall) / each);
+    series_add(&c->figures[BULK_CPU], (double)(process_cpu_ns() - cpu) / each);
+    while (all_done() < c->count / 2 * 2 && clock_ns() < until)
+        sleep_ns(SECOND / 20);
+    if (all_done() < c->count / 2 * 2)
+        bench_die("timeouts that never expired", ETIME);
+    c->peer->destroy(timer);
+    series_add(&c->figures[BULK_LIFE], (double)(process_cpu_ns() - cpu) / each);
+    series_add(&c->figures[BULK_BYTES], (double)(peak_bytes() - before) / each);
+}
+
 /* ---- every peer in turn ---- */
 static uint64_t at_most(const struct peer *peer, uint64_t count)
 {
@@ -286,13 +367,38 @@ static void measure_expire(struct bench *b, const struct peer *peer)
     }
 }
 
+static void measure_bulk(struct bench *b, const struct peer *peer)
+{
+    static const char *const metric[BULK_FIGURES] = {"wall to schedule", "CPU to schedule",
+                                                     "CPU of its life", "peak each"};
+    static const char *const unit[BULK_FIGURES] = {"ns", "ns", "ns", "bytes"};
+    struct bulk c = {peer, at_most(peer, b->quick ? 1000000 : 5000000), NULL};
+
+    c.figures = bench_shared(BULK_FIGURES * sizeof(*c.figures));
+    for (unsigned i = 0; i < (b->repeats + 1) / 2; i++)
+        bench_isolated(b, run_bulk, &c);
+    for (unsigned i = 0; i < BULK_FIGURES; i++) {
+        struct bench_row row = {peer->name, "bulk", 2, c.count, metric[i], unit[i], 0};
+
+        bench_report(b, &row, &c.figures[i]);
+    }
+}
+
 static void measure(struct bench *b, const struct peer *peer)
 {
-    if (!bench_wants(b, peer->name))
-        return;
-    measure_pairs(b, peer);
-    measure_build(b, peer);
-    measure_expire(b, peer);
+    static const struct {
+        const char *name;
+        void (*ask)(struct bench *b, const struct peer *peer);
+    } questions[] = {
+        {"pairs", measure_pairs},
+        {"schedule only", measure_build},
+        {"within a second", measure_expire},
+        {"bulk", measure_bulk},
+    };
+
+    for (unsigned i = 0; i < sizeof(questions) / sizeof(*questions); i++)
+        if (bench_wants(b, peer->name) || bench_wants(b, questions[i].name))
+            questions[i].ask(b, peer);
 }
 
 /* The environment says how to run a peer's program, or why there is none. */

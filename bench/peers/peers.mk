@@ -9,5 +9,5 @@ PEERS_O       := $(patsubst %.c,$(O)/%.o,$(wildcard bench/peers/*.c))
 
 $(PEERS_O): BENCH_C += $(foreach p,$(peers_here),-DHAVE_$(p) $(call package,$(p),--cflags))
 
-$(PEERS): $(PEERS_O) $(HARNESS_O) $(B)/libhwt.a
-	$(call link_bench,$(foreach p,$(peers_here),$(call package,$(p),--libs)) -lm -lrt)
+$(PEERS): $(PEERS_O) $(HARNESS_O) $(B)/libhwt.so
+	$(call link_shared,$(foreach p,$(peers_here),$(call package,$(p),--libs)) -lm -lrt)

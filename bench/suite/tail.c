@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The worst that a single call takes: schedule, and cancel with the handle dropped, each timed by
+ * itself in every one of many threads; alone, beside a million that are due at one tick, and beside
+ * timers that come and go with all their memory. What the machine itself takes from a thread is
+ * sampled in between, in the same threads: as long a time in which only the clock is read.
+ */
+#include "producer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a histogram: powers of two, eight steps each ---- */
+#define STEPS   8
+#define BUCKETS (40 * STEPS)
+
+struct histogram {
+    uint64_t count[BUCKETS];
+    uint64_t n, most;
+};
+
+static unsigned bucket_of(uint64_t ns)
+{
+    unsigned power = ns < STEPS ? 0 : 61 - (unsigned)__builtin_clzll(ns);
+    unsigned at = (unsigned)(ns >> power) + power * STEPS;
+
+    return at < BUCKETS ? at : BUCKETS - 1;
+}
+
+static double bucket_end(unsigned bucket)
+{
+    unsigned power = bucket < 2 * STEPS ? 0 : bucket / STEPS - 1;
+
+    return (double)((uint64_t)(bucket - power * STEPS + 1) << power);
+}
+
+static void record(struct histogram *h, uint64_t ns)
+{
+    h->count[bucket_of(ns)]++;
+    h->n++;
+    h->most = ns > h->most ? ns : h->most;
+}
+
+static void add(struct histogram *to, const struct histogram *h)
+{
+    for (unsigned i = 0; i < BUCKETS; i++)
+        to->count[i] += h->count[i];
+    to->n += h->n;
+    to->most = h->most > to->most ? h->most : to->most;
+}
+
+static double at_percent(const struct histogram *h, double percent)
+{
+    double left = (double)h->n * (100 - percent) / 100;
+    unsigned i = BUCKETS;
+
+    for (double above = 0; i > 0 && above + (double)h->count[i - 1] <= left; i--)
+        above += (double)h->count[i - 1];
+    return i > 0 ? bucket_end(i - 1) : 0;
+}
+
+/* ---- a thread ---- */
+enum { SCHEDULE, CANCEL, NOTHING, KINDS };
+
+struct caller {
+    _Alignas(2 * BENCH_LINE) struct producer *p;
+    struct histogram took[KINDS];
+};
+
+static void fill(void *self)
+{
+    struct caller *c = self;
+
+    for (unsigned i = 0; i < PRODUCER_DEPTH; i++)
+        bench_check(hwt_new_timeout(c->p->timer, bench_ignore, NULL, HWT_SEC(60), &c->p->ring[i]),
+                    "hwt_new_timeout");
+    memset(c->took, 0, sizeof(c->took));
+}
+
+static void call_batch(void *self)
+{
+    struct caller *c = self;
+
+    for (unsigned i = 0; i < BENCH_BATCH; i++) {
+        hwt_timeout **place = &c->p->ring[c->p->next++ % PRODUCER_DEPTH];
+        uint64_t begin = clock_ns(), cancelled, scheduled;
+
+        hwt_timeout_cancel(*place);
+        hwt_timeout_unref(*place);
+        cancelled = clock_ns();
+        bench_check(hwt_new_timeout(c->p->timer, bench_ignore, NULL, HWT_SEC(60), place),
+                    "hwt_new_timeout");
+        scheduled = clock_ns();
+        record(&c->took[CANCEL], cancelled - begin);
+        record(&c->took[SCHEDULE], scheduled - cancelled);
+        begin = clock_ns();
+        for (unsigned reads = 0; reads < 3; reads++)
+            scheduled = clock_ns();
+        record(&c->took[NOTHING], scheduled - begin);
+    }
+}
+
+static void drop_all(void *self)
+{
+    struct caller *c = self;
+
+    for (unsigned i = 0; i < PRODUCER_DEPTH; i++) {
+        hwt_timeout_cancel(c->p->ring[i]);
+        hwt_timeout_unref(c->p->ring[i]);
+    }
+}
+
+static const struct work calls = {fill, call_batch, drop_all};
+
+/* ---- beside them ---- */
+struct beside {
+    pthread_t thread;
+    hwt_timer *timer;
+    _Atomic bool stop;
+};
+
+static void *bursts(void *arg)
+{
+    struct beside *beside = arg;
+
+    while (!atomic_load(&beside->stop)) {
+        uint64_t at = hwt_timer_now(beside->timer) + HWT_MSEC(300);
+
+        for (unsigned i = 0; i < 1000000; i++)
+            bench_check(hwt_new_timeout_at(beside->timer, bench_ignore, NULL, at, NULL),
+                        "hwt_new_timeout_at");
+        while (hwt_timer_now(beside->timer) < at && !atomic_load(&beside->stop))
+            sleep_ns(HWT_MSEC(10));
+    }
+    return NULL;
+}
+
+static void *comings_and_goings(void *arg)
+{
+    struct beside *beside = arg;
+
+    while (!atomic_load(&beside->stop)) {
+        hwt_timer *timer = bench_timer(0);
+
+        for (unsigned i = 0; i < 200000; i++)
+            bench_check(hwt_new_timeout(timer, bench_ignore, NULL, HWT_SEC(60), NULL),
+                        "hwt_new_timeout");
+        hwt_timer_destroy(timer);
+    }
+    return NULL;
+}
+
+struct scenario {
+    const char *name;
+    void *(*beside)(void *arg);
+};
+
+static const struct scenario scenarios[] = {
+    {"alone", NULL},
+    {"a million at once", bursts},
+    {"timers come and go", comings_and_goings},
+};
+
+/* ---- a case ---- */
+struct tail {
+    const struct scenario *scenario;
+    unsigned threads;
+    struct histogram *took; /* KINDS of them, shared with the child */
+};
+
+static void run(struct bench *b, void *arg)
+{
+    const struct tail *tail = arg;
+    struct beside beside = {.timer = bench_timer(0)};
+    struct producer *p = producers_new(tail->threads, beside.timer);
+    struct caller *callers = bench_alloc(tail->threads * sizeof(*callers));
+    struct window w;
+
+    for (unsigned i = 0; i < tail->threads; i++)
+        callers[i].p = &p[i];
+    if (tail->scenario->beside &&
+        pthread_create(&beside.thread, NULL, tail->scenario->beside, &beside) != 0)
+        bench_die("pthread_create", 11);
+    window_run(&calls, callers, sizeof(*callers), tail->threads, b->seconds, &w);
+    atomic_store(&beside.stop, true);
+    if (tail->scenario->beside)
+        pthread_join(beside.thread, NULL);
+    for (unsigned i = 0; i < tail->threads; i++)
+        for (unsigned kind = 0; kind < KINDS; kind++)
+            add(&tail->took[kind], &callers[i].took[kind]);
+    hwt_timer_destroy(beside.timer);
+    free(callers);
+    free(p);
+}
+
+static void report(struct bench *b, const struct tail *tail)
+{
+    static const char *const call[KINDS] = {"schedule", "cancel", "clock reads"};
+    static const double percents[] = {50, 99, 99.9, 99.99, 99.999};
+    char scenario[64], metric[32];
+
+    for (unsigned kind = 0; kind < KINDS; kind++) {
+        const struct histogram *h = &tail->took[kind];
+        struct bench_row row = {
+            kind == NOTHING ? "kernel" : "hwt", scenario, tail->threads, h->n, metric, "us", 0};
+
+        snprintf(scenario, sizeof(scenario), "%s, %s", call[kind], tail->scenario->name);
+        for (unsigned i = 0; i < sizeof(percents) / sizeof(*percents); i++) {
+            snprintf(metric, sizeof(metric), "p%g", percents[i]);
+            bench_value(b, &row, at_percent(h, percents[i]) / 1e3);
+        }
+        snprintf(metric, sizeof(metric), "max");
+        row.limit = kind == NOTHING ? 0 : (double)tail->took[NOTHING].most / 1e3 + 50;
+        bench_value(b, &row, (double)h->most / 1e3);
+    }
+}
+
+static void measure(struct bench *b, const struct scenario *scenario, unsigned threads)
+{
+    struct tail tail = {scenario, threads, bench_shared(KINDS * sizeof(struct histogram))};
+
+    if (!bench_wants(b, scenario->name))
+        return;
+    for (unsigned i = 0; i < b->repeats; i++) {
+        bench_progress(b, "%s, %u threads, run %u of %u", scenario->name, threads, i + 1,
+                       b->repeats);
+        bench_isolated(b, run, &tail);
+    }
+    report(b, &tail);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b;
+
+    bench_open(&b, argc, argv, "the worst that one call takes, beside as long a look at the clock");
+    for (unsigned i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++) {
+        measure(&b, &scenarios[i], 2);
+        measure(&b, &scenarios[i], 16);
+    }
+    return bench_close(&b);
+}
