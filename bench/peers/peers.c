@@ -2,7 +2,8 @@
 /*
  * The same questions to other timers: schedule + cancel with 1024 outstanding, alone and beside a
  * million others; scheduling only; one million due within a second; five million by two threads, of
- * which none is cancelled, to the end. Each case in a process of its own. Programs in other languages come from the environment: see run.sh.
+ * which none is cancelled, to the end. Each case in a process of its own. Programs in other
+ * languages come from the environment: see run.sh.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -25,7 +25,8 @@ fi
 grep -qE 'limit 1\.6: (kept|OVER)' "$tmp/rows" || { echo "no row says its limit"; exit 1; }
 
 # As long as a whole run's, and longer.
-for bench in submit population expire cancel-wheel reschedule lateness idle burst scaling tail lines; do
+suite="submit population expire cancel-wheel reschedule lateness idle burst scaling tail lines"
+for bench in $suite; do
     for metric in "CPU a pair" "peak memory" "late p50"; do
         sed "s/\"bench\":\"submit\"/\"bench\":\"$bench\"/; s/CPU . clock/$metric/" "$tmp/figures"
     done
