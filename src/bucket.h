@@ -137,7 +137,8 @@ static inline uint64_t slot_empty(_Atomic uint64_t *slot)
 
 /*
  * S3. A look at the slot alone would not do: a read-modify-write comes before the emptying, or
- * finds it, and if it comes before, so does all that was read until now.
+ * finds it, and if it comes before, so does all that was read until now. A look that finds it
+ * emptied acquires that, too: the worker may find the bucket empty by it, and stop go by that (C6).
  */
 static inline bool slot_still_holds(_Atomic uint64_t *slot, uint64_t packed)
 {

@@ -302,7 +302,7 @@ bool segment_holds_any(const struct segment *segment)
     uint64_t used = (uint64_t)load_acquire(&segment->groups_used) * GROUP_SLOTS;
 
     for (uint64_t i = 0; i < used; i++) {
-        if (slot_is_held(load_acquire(&segment->slot[i])))
+        if (slot_is_held(load_acquire(&segment->slot[i]))) /* pairs with lane_withdraw, for stop */
             return true;
     }
     return false;

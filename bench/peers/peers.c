@@ -351,38 +351,49 @@ static void measure_build(struct bench *b, const struct peer *peer)
     bench_report(b, &row, c.bytes);
 }
 
+struct figure {
+    const char *metric, *unit;
+};
+
+static void report(struct bench *b, struct bench_row row, const struct figure *what, unsigned n,
+                   const struct series *figures)
+{
+    for (unsigned i = 0; i < n; i++) {
+        row.metric = what[i].metric;
+        row.unit = what[i].unit;
+        bench_report(b, &row, &figures[i]);
+    }
+}
+
 static void measure_expire(struct bench *b, const struct peer *peer)
 {
-    static const char *const metric[EXPIRE_FIGURES] = {"CPU each", "early", "late p50", "late p99",
-                                                       "late p99.9"};
-    static const char *const unit[EXPIRE_FIGURES] = {"ns", "timeouts", "us", "us", "us"};
+    static const struct figure what[EXPIRE_FIGURES] = {{"CPU each", "ns"},
+                                                       {"early", "timeouts"},
+                                                       {"late p50", "us"},
+                                                       {"late p99", "us"},
+                                                       {"late p99.9", "us"}};
     struct expire c = {peer, at_most(peer, 1000000), NULL};
 
     c.figures = bench_shared(EXPIRE_FIGURES * sizeof(*c.figures));
     for (unsigned i = 0; i < (b->repeats + 1) / 2; i++)
         bench_isolated(b, run_expire, &c);
-    for (unsigned i = 0; i < EXPIRE_FIGURES; i++) {
-        struct bench_row row = {peer->name, "within a second", 1, c.count, metric[i], unit[i], 0};
-
-        bench_report(b, &row, &c.figures[i]);
-    }
+    report(b, (struct bench_row){peer->name, "within a second", 1, c.count, "", "", 0}, what,
+           EXPIRE_FIGURES, c.figures);
 }
 
 static void measure_bulk(struct bench *b, const struct peer *peer)
 {
-    static const char *const metric[BULK_FIGURES] = {"wall to schedule", "CPU to schedule",
-                                                     "CPU of its life", "peak each"};
-    static const char *const unit[BULK_FIGURES] = {"ns", "ns", "ns", "bytes"};
+    static const struct figure what[BULK_FIGURES] = {{"wall to schedule", "ns"},
+                                                     {"CPU to schedule", "ns"},
+                                                     {"CPU of its life", "ns"},
+                                                     {"peak each", "bytes"}};
     struct bulk c = {peer, at_most(peer, b->quick ? 1000000 : 5000000), NULL};
 
     c.figures = bench_shared(BULK_FIGURES * sizeof(*c.figures));
     for (unsigned i = 0; i < (b->repeats + 1) / 2; i++)
         bench_isolated(b, run_bulk, &c);
-    for (unsigned i = 0; i < BULK_FIGURES; i++) {
-        struct bench_row row = {peer->name, "bulk", 2, c.count, metric[i], unit[i], 0};
-
-        bench_report(b, &row, &c.figures[i]);
-    }
+    report(b, (struct bench_row){peer->name, "bulk", 2, c.count, "", "", 0}, what, BULK_FIGURES,
+           c.figures);
 }
 
 static void measure(struct bench *b, const struct peer *peer)

@@ -14,6 +14,7 @@
 /* ---- a histogram: powers of two, eight steps each ---- */
 #define STEPS   8
 #define BUCKETS (40 * STEPS)
+_Static_assert(STEPS == 8, "bucket_of: a number of four bits is the step");
 
 struct histogram {
     uint64_t count[BUCKETS];
@@ -22,7 +23,7 @@ struct histogram {
 
 static unsigned bucket_of(uint64_t ns)
 {
-    unsigned power = ns < STEPS ? 0 : 61 - (unsigned)__builtin_clzll(ns);
+    unsigned power = ns < 2 * STEPS ? 0 : 60 - (unsigned)__builtin_clzll(ns);
     unsigned at = (unsigned)(ns >> power) + power * STEPS;
 
     return at < BUCKETS ? at : BUCKETS - 1;
