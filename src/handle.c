@@ -37,16 +37,22 @@ static __attribute__((noinline)) bool cancel_met(hwt_timer *timer, hwt_timeout *
     return true;
 }
 
-/* Won while pending. Until it is out of its slot, or its notice is queued, stop waits for it. */
+/*
+ * Won while pending. Until it is out of its slot, or its notice is queued, stop waits for it. Most
+ * are in their lane, and that is all there is to them: no call, so no register to save.
+ */
+HOT bool take_away(hwt_timeout *timeout)
+{
+    if (unlikely(!lane_withdraw(timeout)))
+        return cancel_met(timeout->timer, timeout);
+    store_release(&timeout->withdrawn, 1);
+    return true;
+}
+
 HOT void cancel_pending(hwt_timeout *timeout)
 {
-    hwt_timer *timer = timeout->timer;
-
-    quota_give(timer);
-    if (likely(lane_withdraw(timeout)))
-        store_release(&timeout->withdrawn, 1);
-    else
-        cancel_met(timer, timeout);
+    quota_give(timeout->timer);
+    take_away(timeout);
 }
 
 /*
@@ -84,7 +90,6 @@ static __attribute__((noinline)) bool cancel_further(hwt_timeout *timeout, bool 
     return true;
 }
 
-/* Most are in their lane, and that is all there is to them: no call, so no register to save. */
 HOT bool cancel(hwt_timeout *timeout)
 {
     bool pending = likely(timeout_cancel_pending(timeout));
@@ -92,10 +97,7 @@ HOT bool cancel(hwt_timeout *timeout)
     if (unlikely(!pending) || unlikely(timeout->flags & FLAG_EXTENDED) ||
         unlikely(timeout->timer->max_pending))
         return cancel_further(timeout, pending);
-    if (unlikely(!lane_withdraw(timeout)))
-        return cancel_met(timeout->timer, timeout);
-    store_release(&timeout->withdrawn, 1);
-    return true;
+    return take_away(timeout);
 }
 
 bool hwt_timeout_cancel(hwt_timeout *timeout)

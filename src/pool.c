@@ -216,8 +216,6 @@ static void unload(void)
 
 void pool_give_slowly(hwt_timeout *block)
 {
-    uint32_t length;
-
     if (!may_keep()) {
         block->link.next = NULL;
         depot_push(platform_cpu(), block, 1);
@@ -225,9 +223,8 @@ void pool_give_slowly(hwt_timeout *block)
     }
     if (magazine_length() == MAGAZINE_MAX)
         unload();
-    length = magazine_length();
     block->link.next = pool_magazine.head;
-    load_magazine(block, length + 1);
+    load_magazine(block, magazine_length() + 1);
 }
 
 void pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block)

@@ -20,6 +20,7 @@ void(hwt_spec_init)(hwt_spec *spec)
     hwt_spec_init_size(spec, SPEC_SIZE_1_0);
 }
 
+/* NULL: no memory, which submit says. */
 HOT hwt_timeout *fill_in(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
                          bool with_handle)
 {
@@ -38,11 +39,16 @@ HOT hwt_timeout *fill_in(hwt_timer *timer, hwt_task *task, void *arg, uint64_t d
     return timeout;
 }
 
+/* Admitted, and filled in. */
 HOT int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_timeout **handle)
 {
     hwt_timeout *before = NULL;
     int result;
 
+    if (unlikely(!timeout)) {
+        quota_give(timer);
+        return -ENOMEM;
+    }
     if (handle) { /* now, because the task may run, and look at it, before this returns */
         before = *handle;
         *handle = timeout;
@@ -84,18 +90,6 @@ static __attribute__((noinline)) int submit_by_call(hwt_timer *timer, hwt_timeou
     return submit(timer, timeout, deadline, handle);
 }
 
-HOT int schedule(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline,
-                 hwt_timeout **handle)
-{
-    hwt_timeout *timeout = fill_in(timer, task, arg, deadline, handle != NULL);
-
-    if (unlikely(!timeout)) {
-        quota_give(timer);
-        return -ENOMEM;
-    }
-    return submit(timer, timeout, deadline, handle);
-}
-
 /* False: the caller's clock has forked, and this is the child. */
 HOT bool due_in(hwt_timer *timer, uint64_t delay, uint64_t *deadline)
 {
@@ -110,7 +104,9 @@ int hwt_new_timeout_at(hwt_timer *timer, hwt_task *task, void *arg, uint64_t dea
 
     if (unlikely(result != 0))
         return result;
-    return schedule(timer, task, arg, deadline_clamp(deadline_ns), timeout);
+    deadline_ns = deadline_clamp(deadline_ns);
+    return submit(timer, fill_in(timer, task, arg, deadline_ns, timeout != NULL), deadline_ns,
+                  timeout);
 }
 
 int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_ns,
@@ -123,7 +119,7 @@ int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_
         return result;
     if (unlikely(!due_in(timer, delay_ns, &deadline)))
         return -ECHILD;
-    return schedule(timer, task, arg, deadline, timeout);
+    return submit(timer, fill_in(timer, task, arg, deadline, timeout != NULL), deadline, timeout);
 }
 
 /* ---- with a period, a hook or a release ---- */
@@ -142,18 +138,6 @@ static int spec_check(const hwt_timer *timer, const hwt_spec *spec)
         spec->period_mode != HWT_FIXED_DELAY)
         return -EINVAL;
     return 0;
-}
-
-static int schedule_plain(hwt_timer *timer, const hwt_spec *spec, uint64_t deadline,
-                          hwt_timeout **handle)
-{
-    hwt_timeout *timeout = fill_in(timer, spec->task, spec->arg, deadline, handle != NULL);
-
-    if (!timeout) {
-        quota_give(timer);
-        return -ENOMEM;
-    }
-    return submit_by_call(timer, timeout, deadline, handle);
 }
 
 static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t deadline,
@@ -193,7 +177,9 @@ int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
     if (!due_in(timer, spec->delay_ns, &deadline))
         return -ECHILD;
     if (!spec->period_ns && !spec->cancelled && !spec_release(spec))
-        return schedule_plain(timer, spec, deadline, timeout);
+        return submit_by_call(timer,
+                              fill_in(timer, spec->task, spec->arg, deadline, timeout != NULL),
+                              deadline, timeout);
     return schedule_extended(timer, spec, deadline, timeout);
 }
 

@@ -27,6 +27,7 @@
  */
 #define SLOT_MET        (UINT64_C(1) << 63)
 #define SLOT_COUNT_BITS (PACKED_BITS - 1)
+#define SLOT_COUNT_MAX  ((UINT64_C(1) << SLOT_COUNT_BITS) - 1)
 
 static inline uint64_t slot_count(uint64_t slot)
 {

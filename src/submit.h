@@ -46,7 +46,7 @@ HOT uint64_t lane_try_slot(lane_slot *slot, hwt_timeout *timeout, uint64_t met)
 
     if (packed_timeout(empty))
         return 0;
-    if (unlikely(empty == packed_make(NULL, (UINT64_C(1) << SLOT_COUNT_BITS) - 1))) {
+    if (unlikely(empty == packed_make(NULL, SLOT_COUNT_MAX))) {
         if (!cas_acq_rel(slot, &empty, 0))
             return 0;
         add_relaxed(&segment_of(slot)->carried, slot_count(empty));

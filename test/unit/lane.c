@@ -15,7 +15,6 @@
 #include "support.h"
 
 #define NODE_SEGMENTS 4
-#define COUNT_MAX     ((UINT64_C(1) << SLOT_COUNT_BITS) - 1)
 
 static struct lanes lanes;
 static struct lane *lane; /* the only one of `lanes` */
@@ -164,7 +163,7 @@ Test(lane, a_slot_holds_an_address_and_a_count)
 {
     uint64_t slot = 0;
 
-    for (uint64_t count = 0; count < COUNT_MAX; count += count < 1000 ? 1 : 999) {
+    for (uint64_t count = 0; count < SLOT_COUNT_MAX; count += count < 1000 ? 1 : 999) {
         uint64_t empty = packed_make(NULL, count);
         slot = empty | (uint64_t)(uintptr_t)&node[7];
         cr_assert_eq(slot, packed_make(&node[7], count));
@@ -548,7 +547,7 @@ static void fill_and_empty(size_t i, bool by_withdrawing)
 
 static void count_over_the_carry(bool by_withdrawing)
 {
-    const uint64_t preset = COUNT_MAX - 3;
+    const uint64_t preset = SLOT_COUNT_MAX - 3;
 
     store_relaxed(&lane->first->slot[5], packed_make(NULL, preset));
     store_relaxed(&lane->first->taken[0], by_withdrawing ? 0 : preset);
@@ -556,7 +555,7 @@ static void count_over_the_carry(bool by_withdrawing)
         fill_and_empty(i, by_withdrawing);
         check_tally(preset + i, by_withdrawing ? preset + i : 0);
     }
-    cr_assert_eq(load_relaxed(&lane->first->carried), COUNT_MAX);
+    cr_assert_eq(load_relaxed(&lane->first->carried), SLOT_COUNT_MAX);
     cr_assert_eq(slot_count(load_relaxed(&lane->first->slot[5])), 5);
 }
 
