@@ -73,7 +73,8 @@ B     := $(BUILD)$(if $(filter-out release,$(KIND)),/$(KIND))
 O     := $(B)/obj
 
 # ck_pr is inline assembly, which no sanitizer can follow: see the header.
-sanitize = -fno-omit-frame-pointer -include src/ck_sanitizer.h -fno-sanitize-recover=all
+sanitize = -DHWT_SANITIZED -fno-omit-frame-pointer -include src/ck_sanitizer.h \
+	-fno-sanitize-recover=all
 
 optimize_release  := -O2
 optimize_debug    := -O0
