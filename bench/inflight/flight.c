@@ -43,13 +43,11 @@ static void replace_oldest(void *self)
     p->next = next;
 }
 
-/* In the first window the ring is filled and turned once; later ones go on with what is there. */
+/* The ring is filled, and turned once. */
 static void fill(void *self)
 {
     struct producer *p = self;
 
-    if (p->ring[0])
-        return;
     for (uint64_t i = 0; i < p->each; i++)
         p->ring[i] = schedule(p);
     for (uint64_t i = 0; i < p->each; i += BENCH_BATCH)
@@ -151,20 +149,16 @@ static void rehearse(unsigned threads)
     window_run(&rehearsal, selves, 0, threads, 0.01, &w);
 }
 
-static void windows(struct bench *b, const struct flight *flight, struct producer *p,
+static void measure(struct bench *b, const struct flight *flight, struct producer *p,
                     struct look *look)
 {
     const struct borders borders = {from, to, look};
     struct window w;
 
-    for (unsigned i = 0; i < b->repeats; i++) {
-        bench_progress(b, "%s, %u producers, %llu each, run %u of %u", flight->peer->name,
-                       flight->producers, (unsigned long long)flight->each, i + 1, b->repeats);
-        window_between(&work, p, sizeof(*p), flight->producers, b->seconds, &borders, &w);
-        series_add(&flight->f[CPU], window_cpu(&w));
-        series_add(&flight->f[WALL], window_wall(&w, flight->producers));
-        add_look(look, flight->f);
-    }
+    window_between(&work, p, sizeof(*p), flight->producers, b->seconds, &borders, &w);
+    series_add(&flight->f[CPU], window_cpu(&w));
+    series_add(&flight->f[WALL], window_wall(&w, flight->producers));
+    add_look(look, flight->f);
 }
 
 /* What is in flight in the end goes with the process. */
@@ -191,7 +185,7 @@ void flight_run(struct bench *b, void *arg)
         watch_start(look.timeout, flight->peer, timer);
     for (unsigned i = 0; i < flight->producers; i++)
         p[i].timer = timer;
-    windows(b, flight, p, &look);
+    measure(b, flight, p, &look);
     beyond = (double)peak_bytes() - (double)before;
     if (walk)
         return;

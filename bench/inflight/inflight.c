@@ -71,7 +71,7 @@ static void compare(struct row *row, unsigned who, const char *subject, const st
     report(row, subject, "CPU beyond 1024", "ns", &growth);
 }
 
-static void measure(struct row *row, unsigned who)
+static void report_figures(struct row *row, unsigned who, const struct series *f)
 {
     static const struct {
         const char *metric, *unit;
@@ -83,15 +83,32 @@ static void measure(struct row *row, unsigned who)
         [SLEEP_P50] = {"sleeper p50", "us"}, [SLEEP_MAX] = {"sleeper max", "us"},
     };
     const char *subject = peers[who]->name;
-    struct series *f = bench_shared(FIGURES * sizeof(*f));
-    struct flight flight = {peers[who], row->producers, row->each, f};
 
-    bench_isolated(row->b, flight_run, &flight);
     for (unsigned i = 0; i < FIGURES; i++) {
         report(row, subject, what[i].metric, what[i].unit, &f[i]);
         if (i == CPU)
             compare(row, who, subject, &f[CPU]);
     }
+}
+
+/* By turns, so that what the machine does meanwhile it does to all of them. */
+static void measure(struct row *row, const bool *wanted)
+{
+    struct series *f = bench_shared(PEERS * FIGURES * sizeof(*f));
+
+    for (unsigned run = 0; run < row->b->repeats; run++)
+        for (unsigned who = 0; who < PEERS; who++) {
+            struct flight flight = {peers[who], row->producers, row->each, &f[who * FIGURES]};
+
+            if (!wanted[who])
+                continue;
+            bench_progress(row->b, "%s, %u producers, %llu each, run %u of %u", peers[who]->name,
+                           row->producers, (unsigned long long)row->each, run + 1, row->b->repeats);
+            bench_isolated(row->b, flight_run, &flight);
+        }
+    for (unsigned who = 0; who < PEERS; who++)
+        if (wanted[who])
+            report_figures(row, who, &f[who * FIGURES]);
 }
 
 /* ---- Netty ---- */
@@ -138,9 +155,11 @@ static bool wants(const struct row *row, const char *subject)
 
 static void measure_row(struct row *row)
 {
+    bool wanted[PEERS];
+
     for (unsigned who = 0; who < PEERS; who++)
-        if (wants(row, peers[who]->name))
-            measure(row, who);
+        wanted[who] = wants(row, peers[who]->name);
+    measure(row, wanted);
     if (wants(row, "netty"))
         measure_netty(row);
 }

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What each peer is asked, once: in a process of its own (bench_isolated), with a struct ask. */
+#ifndef HWT_BENCH_ASK_H
+#define HWT_BENCH_ASK_H
+
+#include "peer.h"
+
+#define ASK_DEPTH 1024 /* outstanding, of each producer */
+
+struct ask {
+    const struct peer *peer;
+    unsigned producers;
+    uint64_t count, others; /* timeouts that it is about; and that are there besides */
+    struct series *figures; /* shared with the child; in the order given below */
+};
+
+/* Schedule + cancel: CPU and wall a pair in ns, peak memory in MB. */
+void ask_pairs(struct bench *b, void *ask);
+/* Scheduling only: CPU with taking them in, and wall, each in ns; bytes each. */
+void ask_build(struct bench *b, void *ask);
+/* Due within a second: CPU each in ns; how many were early; late p50, p99, p99.9 in us. */
+void ask_expire(struct bench *b, void *ask);
+/* By two threads, none cancelled: to schedule, wall and CPU; CPU of all, in ns; bytes each. */
+void ask_bulk(struct bench *b, void *ask);
+
+#endif
