@@ -385,6 +385,7 @@ static bool do_fork(void)
         sim_alone();
         for (unsigned i = 0; i < handler_count; i++)
             handlers[i].child();
+        memory_drain(sim_current); /* the oracle reads what is in memory */
         return true;
     }
     await_child(made);

@@ -1111,6 +1111,20 @@ static void reserve_twice(const struct world *world)
     SIM_CHECK(hwt_timer_destroy(timer) == 0, "destroy fails");
 }
 
+static void only_look(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+/* Nobody else is there yet. */
+static void have_met(unsigned count)
+{
+    sim_calm--;
+    SIM_CHECK(hwt_timer_visit(oracle.timer, only_look, NULL) <= count, "more than there are");
+    sim_calm++;
+}
+
 static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
 {
     const struct world *world = oracle.world;
@@ -1127,6 +1141,7 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
     if (world->reserve && program->second_timer)
         reserve_twice(world);
     oracle.created = true;
+    sim_no_maps_from = world->no_segments ? SEGMENT_SIZE : SIZE_MAX;
     sim_forbidden_lock = world->not_started ? NULL : &oracle.timer->mutex;
     take_blocks(0, world->blocks);
     give_blocks(0, world->blocks, 0);
@@ -1135,6 +1150,10 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
     for (unsigned i = 0; i < program->shared; i++)
         schedule(program->shared_conduct[i], delays[program->shared_delay[i]], true, false,
                  world->hooks && i == 0);
+    if (world->met)
+        have_met(program->shared);
+    if (world->still)
+        store_seq(&oracle.timer->still, 1);
     for (unsigned i = 0; i < world->crowd; i++)
         schedule(world->crowd_is_due ? IS_SLOW : DOES_NOTHING,
                  world->crowd_is_due ? i / 3 * 2 : HOUR, false, false, false);
@@ -1152,7 +1171,6 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
         oracle.sleeper = &sim_threads[others[(*other_count)++]];
     }
     sim_calm--;
-    sim_no_maps_from = world->no_segments ? SEGMENT_SIZE : SIZE_MAX;
     sim_fail_one_in = world->faults ? 12 : 0;
     sim_interrupt_one_in = 30;
     sim_time_one_in = world->quick ? 2000 : 40;

@@ -56,12 +56,13 @@ struct op {
 };
 
 #define PRODUCERS_MOST 4
+#define SHARED_MOST    8
 #define OPS_MOST       12
 
 struct program {
     unsigned producers, ops; /* each */
     unsigned shared;         /* timeouts that are there from the beginning */
-    uint8_t shared_delay[4], shared_conduct[4];
+    uint8_t shared_delay[SHARED_MOST], shared_conduct[SHARED_MOST];
     bool hashed, settles, hands_back, second_timer;
     struct op op[PRODUCERS_MOST][OPS_MOST];
 };
@@ -105,6 +106,8 @@ struct world {
     size_t reserve;
     unsigned crowd;       /* so many timeouts are in one lane from the beginning ... */
     bool crowd_is_due;    /* ... and to be run, each for a while */
+    bool met;             /* the worker has taken in what is there from the beginning */
+    bool still;           /* as beside a visit: who moves a timeout earlier tells the worker */
     unsigned held_blocks; /* so many of the pool's are taken from the beginning ... */
     bool blocks_free;     /* ... and given back at once */
     bool one_cpu;         /* all are on it */
