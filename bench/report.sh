@@ -4,8 +4,9 @@
 # Turns the JSON lines of the benchmarks into the tables of a document, so that no figure is typed
 # by hand: report.sh DOCUMENT FILE.jsonl...
 #
-# Whatever stands in the document between `<!-- figures: NAME LAYOUT -->` and `<!-- end -->` is
-# replaced by the figures of the benchmark NAME. LAYOUT is one of
+# Whatever stands in the document between `<!-- figures: NAME LAYOUT [CASES] -->` and `<!-- end -->`
+# is replaced by the figures of the benchmark NAME: of those cases alone, if there is such a regular
+# expression. LAYOUT is one of
 #   flat    one table: a row for each case, a column for each figure
 #   cases   a table for each case: a row for each timer that was measured
 #   counts  a table for each figure: a row for each case, a column for each number of timeouts
@@ -90,7 +91,7 @@ function who(i) {
 function flat(name,    i) {
     picked = 0
     for (i = 1; i <= n; i++)
-        if (bench[i] == name) {
+        if (bench[i] == name && scenario[i] ~ only) {
             row_of[i] = subject[i] " | " scenario[i] " | " who(i)
             column_of[i] = metric[i] ", " short_unit(i)
             pick[++picked] = i
@@ -99,7 +100,7 @@ function flat(name,    i) {
 }
 function each_case(name,    i, k, cases, known, list) {
     for (i = 1; i <= n; i++)
-        if (bench[i] == name && !(scenario[i] in known)) {
+        if (bench[i] == name && scenario[i] ~ only && !(scenario[i] in known)) {
             known[scenario[i]] = 1
             list[++cases] = scenario[i]
         }
@@ -117,14 +118,14 @@ function each_case(name,    i, k, cases, known, list) {
 }
 function by_count(name,    i, k, metrics, known, list) {
     for (i = 1; i <= n; i++)
-        if (bench[i] == name && !(metric[i] in known)) {
+        if (bench[i] == name && scenario[i] ~ only && !(metric[i] in known)) {
             known[metric[i]] = 1
             list[++metrics] = metric[i]
         }
     for (k = 1; k <= metrics; k++) {
         picked = 0
         for (i = 1; i <= n; i++)
-            if (bench[i] == name && metric[i] == list[k]) {
+            if (bench[i] == name && scenario[i] ~ only && metric[i] == list[k]) {
                 order = unit[i]
                 sub(/^[^,]*, */, "", order)
                 row_of[i] = scenario[i] " | " order
@@ -134,6 +135,11 @@ function by_count(name,    i, k, metrics, known, list) {
         print "**" list[k] "**, ns\n"
         table("structure | order", 1)
     }
+}
+function has_any(name,    i) {
+    for (i = 1; i <= n; i++)
+        if (bench[i] == name && scenario[i] ~ only) return 1
+    return 0
 }
 function figures(name, layout,    i, skipped) {
     seen_any = most_runs = any_quick = 0
@@ -165,7 +171,6 @@ function figures(name, layout,    i, skipped) {
     runs[n] = number("runs"); limit[n] = number("limit"); quick[n] = number("quick")
     cpus[n] = number("cpus"); line[n] = number("line_ns"); clock[n] = number("clock_ns")
     load[n] = number("load")
-    have[bench[n]] = 1
 }
 END {
     while ((getline row < document) > 0) {
@@ -175,7 +180,11 @@ END {
             print row
         if (row ~ /^<!-- figures: /) {
             split(row, word, " ")
-            if (word[3] in have) {
+            only = row
+            sub(/^<!-- figures: [^ ]* [^ ]* /, "", only)
+            sub(/ ?-->.*/, "", only)
+            if (only == "") only = "."
+            if (has_any(word[3])) {
                 inside = 1
                 figures(word[3], word[4])
             }
