@@ -53,8 +53,6 @@ void lanes_destroy(struct lanes *lanes)
 {
     if (!lanes->memory)
         return;
-    for (unsigned i = 0; i < lanes->count; i++)
-        segment_destroy_ring(&lanes->store, lanes->lane[i].first);
     segment_store_destroy(&lanes->store);
     free(lanes->memory);
     lanes->memory = NULL;

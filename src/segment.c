@@ -11,41 +11,67 @@
 
 /* ---- where they come from ---- */
 
+/* Pages that no producer comes to are never touched; small ones, in proportion to what lives. */
+static char *map_regions(size_t count)
+{
+    char *regions = NULL;
+
+    if (count <= SIZE_MAX / SEGMENT_SIZE)
+        regions = platform_map(count * SEGMENT_SIZE, SEGMENT_SIZE);
+    if (regions)
+        platform_advise_small(regions, count * SEGMENT_SIZE);
+    return regions;
+}
+
 int segment_store_create(struct segment_store *store, size_t count)
 {
-    store->regions = NULL;
-    store->count = count;
-    store->used = 0;
-    if (count <= SIZE_MAX / SEGMENT_SIZE) /* pages that no producer comes to are never touched */
-        store->regions = platform_map(count * SEGMENT_SIZE, SEGMENT_SIZE);
-    if (!store->regions)
-        return -ENOMEM;
-    platform_advise_small(store->regions, count * SEGMENT_SIZE); /* in proportion to what lives */
-    return 0;
+    store->first = (struct bunch){.regions = map_regions(count), .count = count};
+    store_relaxed(&store->newest, &store->first);
+    return store->first.regions ? 0 : -ENOMEM;
 }
 
 void segment_store_destroy(struct segment_store *store)
 {
-    platform_unmap(store->regions, store->count * SEGMENT_SIZE);
+    struct bunch *bunch = load_acquire(&store->newest), *before;
+
+    for (; bunch; bunch = before) {
+        before = bunch->before;
+        platform_unmap(bunch->regions, bunch->count * SEGMENT_SIZE);
+    }
 }
 
-static char *map_region(void)
+/* It begins with what describes it: a segment lies at the end of its region. NULL: no memory. */
+static struct bunch *map_bunch(struct bunch *before)
 {
-    char *region = platform_map(SEGMENT_SIZE, SEGMENT_SIZE);
+    size_t count = BUNCH;
+    char *regions = map_regions(count);
+    struct bunch *bunch;
 
-    if (region)
-        platform_advise_small(region, SEGMENT_SIZE);
-    return region;
+    if (!regions && (regions = map_regions(count = 1)) == NULL)
+        return NULL;
+    bunch = (struct bunch *)(void *)regions;
+    bunch->regions = regions;
+    bunch->count = count;
+    bunch->before = before;
+    store_relaxed(&bunch->used, 1); /* whoever maps it needs one */
+    return bunch;
 }
 
+/* Who comes second with a new bunch goes on with the other's. */
 static char *take_region(struct segment_store *store)
 {
+    struct bunch *bunch = load_acquire(&store->newest), *more;
     size_t index;
 
-    if (load_relaxed(&store->used) < store->count &&
-        (index = add_relaxed(&store->used, 1)) < store->count)
-        return store->regions + index * SEGMENT_SIZE;
-    return map_region();
+    for (;;) {
+        if (load_relaxed(&bunch->used) < bunch->count &&
+            (index = add_relaxed(&bunch->used, 1)) < bunch->count)
+            return bunch->regions + index * SEGMENT_SIZE;
+        more = map_bunch(bunch);
+        if (!more || cas_acq_rel(&store->newest, &bunch, more))
+            return more ? more->regions : NULL;
+        platform_unmap(more->regions, more->count * SEGMENT_SIZE);
+    }
 }
 
 struct segment *segment_create(struct segment_store *store, struct lane *lane, bool far)
@@ -60,24 +86,6 @@ struct segment *segment_create(struct segment_store *store, struct lane *lane, b
     segment->lane = lane;
     segment->far = far;
     return segment;
-}
-
-static void destroy_added(const struct segment_store *store, struct segment *segment)
-{
-    char *region = (char *)segment + sizeof *segment - SEGMENT_SIZE;
-
-    if ((size_t)(region - store->regions) >= store->count * SEGMENT_SIZE)
-        platform_unmap(region, SEGMENT_SIZE);
-}
-
-void segment_destroy_ring(const struct segment_store *store, struct segment *first)
-{
-    struct segment *segment = segment_next(first), *next;
-
-    for (; segment != first; segment = next) {
-        next = segment_next(segment);
-        destroy_added(store, segment);
-    }
 }
 
 /* ---- more ---- */

@@ -111,8 +111,6 @@ struct segment {
     alignas(CACHE_PAIR) lane_slot slot[LANE_SLOTS];
 };
 
-static_assert(sizeof(struct segment) <= SEGMENT_SIZE, "a segment fits into its region");
-
 /* Where the slots end, in a region: mostly where it does. */
 #define SEGMENT_END                                                                                \
     ((SEGMENT_SIZE - sizeof(struct segment) + offsetof(struct segment, slot) +                     \
@@ -134,23 +132,34 @@ static inline struct segment *segment_of(const lane_slot *slot)
     return segment_in((uintptr_t)slot & ~(uintptr_t)(SEGMENT_SIZE - 1));
 }
 
-/* Regions mapped ahead: the first ones of all lanes, and what was reserved. */
-struct segment_store {
-    char *regions; /* never changes, as `count` */
+/*
+ * Regions are mapped by the bunch: each time costs the threads that meet pages meanwhile, and pages
+ * that nobody meets are only addresses.
+ */
+struct bunch {
+    char *regions; /* never changes, as `count` and `before` */
     size_t count;
-    _Atomic size_t used;
+    struct bunch *before; /* the one that was mapped before, or NULL */
+    _Atomic size_t used;  /* so many of them, or more */
+};
+
+static_assert(sizeof(struct bunch) + sizeof(struct segment) <= SEGMENT_SIZE,
+              "a segment fits into its region, behind what describes the bunch");
+
+struct segment_store {
+    struct bunch first; /* the first segments of all lanes, and what was reserved */
+    _Atomic(struct bunch *) newest;
 };
 
 /* So many regions. 0 or -ENOMEM. */
 int segment_store_create(struct segment_store *store, size_t count);
+/* By who destroys the lanes: all segments go with it. */
 void segment_store_destroy(struct segment_store *store);
 
 /* A new one, a ring of itself. NULL: no memory. */
 struct segment *segment_create(struct segment_store *store, struct lane *lane, bool far);
 /* Into the ring of `here`, behind it. */
 void segment_link(struct segment *here, struct segment *segment);
-/* What of its ring does not come from the store is unmapped. By who destroys the lane. */
-void segment_destroy_ring(const struct segment_store *store, struct segment *first);
 
 /* ---- producers ---- */
 

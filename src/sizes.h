@@ -10,6 +10,7 @@
 /* lanes */
 #define LANE_BITS        14  /* slots of a segment of a lane */
 #define SEGMENT_BITS     18  /* addresses of a segment: twice its slots' */
+#define BUNCH            8   /* segments that are mapped at a time */
 #define GROUP_SLOTS      64u /* of which so many share a flag */
 #define PROBES           10  /* more slots tried before another segment is looked for ... */
 #define STEPS            2   /* ... of which so many one after another, then leaps: a lap in all */
@@ -26,6 +27,8 @@
 #define SLAB_BATCH      32    /* blocks that go round together */
 #define SLAB_BLOCKS     32768 /* but for the first slab, which is smaller */
 #define SLAB_BINS       256
+#define GROW_PART       2  /* slabs are mapped for so large a part of what there is ... */
+#define GROW_MOST       16 /* ... and not more at a time */
 #define GRANULE_BITS    21   /* 2 MB: a huge page, and no two slabs lie in one */
 #define LEAF_BITS       14   /* slabs' descriptors lie in leaves, mapped as they are needed */
 #define DEPOTS          128u /* at most */

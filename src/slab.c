@@ -127,13 +127,26 @@ static hwt_timeout *search(uint32_t *count)
     return batch;
 }
 
+/*
+ * By a part of what there is: each time costs the threads that meet pages meanwhile, and pages that
+ * nobody meets are only addresses. Or by what the system still has.
+ */
+static bool map_more(void)
+{
+    size_t ahead = slab_total() / SLAB_BLOCKS / GROW_PART;
+
+    if (ahead > GROW_MOST)
+        ahead = GROW_MOST;
+    return (ahead > 1 && slab_map_more(ahead) == 0) || slab_map_more(1) == 0;
+}
+
 /* Until somebody else has not taken all of what was added. */
 static hwt_timeout *grow(uint32_t *count)
 {
     hwt_timeout *batch;
 
     slab_map_lock();
-    while ((batch = search(count)) == NULL && slab_map_more(1) == 0)
+    while ((batch = search(count)) == NULL && map_more())
         continue;
     slab_map_unlock();
     return batch;

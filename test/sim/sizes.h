@@ -5,6 +5,7 @@
 
 #define LANE_BITS        1
 #define SEGMENT_BITS     11
+#define BUNCH            2
 #define GROUP_SLOTS      2u
 #define PROBES           2
 #define STEPS            1
@@ -20,6 +21,8 @@
 #define SLAB_BATCH      2
 #define SLAB_BLOCKS     8
 #define SLAB_BINS       4
+#define GROW_PART       2
+#define GROW_MOST       3
 #define GRANULE_BITS    9 /* kernel.c: PAGE */
 #define LEAF_BITS       10
 #define DEPOTS          2u
