@@ -137,7 +137,7 @@ static void use_and_destroy(void)
 }
 
 /* ---- submit: the population grows, so that memory must too ---- */
-enum { POPULATION = 50000 };
+enum { POPULATION = 50000, MOST = 8 * POPULATION };
 
 static int submit_one(int number, uint64_t *accepted)
 {
@@ -159,9 +159,10 @@ static int submit_one(int number, uint64_t *accepted)
     return result;
 }
 
+/* Memory is mapped ahead: it may take more of them until some is asked for. */
 static void try_submit(void)
 {
-    for (int i = 0; i < POPULATION; i++)
+    for (int i = 0; i < POPULATION || (i < MOST && is_to_come()); i++)
         if (submit_one(i, &submitted) != 0 && stress_one_in(2000))
             STRESS_CHECK(hwt_timer_pending(timer) == submitted, "an error left something pending");
 }

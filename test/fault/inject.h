@@ -95,6 +95,12 @@ static void arm(uint64_t nth, bool and_all_that_follow)
     atomic_store(&armed, true);
 }
 
+/* What shall fail has not been asked for yet. */
+static __attribute__((unused)) bool is_to_come(void)
+{
+    return atomic_load(&armed) && atomic_load(&countdown) >= 0;
+}
+
 static bool disarm(void)
 {
     atomic_store(&armed, false);
