@@ -32,7 +32,7 @@ int segment_store_create(struct segment_store *store, size_t count)
 
 void segment_store_destroy(struct segment_store *store)
 {
-    struct bunch *bunch = load_acquire(&store->newest), *before;
+    struct bunch *bunch = load_acquire(&store->newest), *before; /* pairs with take_region */
 
     for (; bunch; bunch = before) {
         before = bunch->before;
@@ -57,7 +57,11 @@ static struct bunch *map_bunch(struct bunch *before)
     return bunch;
 }
 
-/* Who comes second with a new bunch goes on with the other's. */
+/*
+ * Who comes second with a new bunch goes on with the other's. Whoever reads `newest` acquires what
+ * map_bunch has written, which its compare-and-swap releases. `used` orders nothing: a region has
+ * never been touched, and its segment is published by segment_link.
+ */
 static char *take_region(struct segment_store *store)
 {
     struct bunch *bunch = load_acquire(&store->newest), *more;

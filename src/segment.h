@@ -140,15 +140,15 @@ struct bunch {
     char *regions; /* never changes, as `count` and `before` */
     size_t count;
     struct bunch *before; /* the one that was mapped before, or NULL */
-    _Atomic size_t used;  /* so many of them, or more */
+    _Atomic size_t used;  /* so many of them, or more; raised by producers that need one */
 };
 
 static_assert(sizeof(struct bunch) + sizeof(struct segment) <= SEGMENT_SIZE,
               "a segment fits into its region, behind what describes the bunch");
 
 struct segment_store {
-    struct bunch first; /* the first segments of all lanes, and what was reserved */
-    _Atomic(struct bunch *) newest;
+    struct bunch first;             /* the first segments of all lanes, and what was reserved */
+    _Atomic(struct bunch *) newest; /* changed by a producer that finds no region left */
 };
 
 /* So many regions. 0 or -ENOMEM. */

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define DEPTH  ASK_DEPTH
 #define SECOND UINT64_C(1000000000)
 #define MB     1048576.0
 
@@ -23,7 +22,7 @@ struct producer {
     void *timer;
     uint64_t seed;
     unsigned next;
-    void *ring[DEPTH];
+    void *ring[ASK_DEPTH];
 };
 
 static void *schedule_far(struct producer *p)
@@ -37,7 +36,7 @@ static void fill(void *self)
 {
     struct producer *p = self;
 
-    for (unsigned i = 0; i < DEPTH; i++)
+    for (unsigned i = 0; i < ASK_DEPTH; i++)
         p->ring[i] = schedule_far(p);
 }
 
@@ -46,7 +45,7 @@ static void replace_oldest(void *self)
     struct producer *p = self;
 
     for (unsigned i = 0; i < BENCH_BATCH; i++) {
-        void **place = &p->ring[p->next++ % DEPTH];
+        void **place = &p->ring[p->next++ % ASK_DEPTH];
 
         p->peer->cancel(p->timer, *place);
         *place = schedule_far(p);
@@ -57,7 +56,7 @@ static void drain(void *self)
 {
     struct producer *p = self;
 
-    for (unsigned i = 0; i < DEPTH; i++)
+    for (unsigned i = 0; i < ASK_DEPTH; i++)
         p->peer->cancel(p->timer, p->ring[i]);
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "submit.h"
 #include "support.h"
@@ -116,19 +117,19 @@ static void submit_range(size_t from, size_t to)
         submit(i);
 }
 
-static bool no_memory;
+static size_t most_memory = SIZE_MAX; /* at a time */
 
 void *__real_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {
-    return no_memory ? MAP_FAILED : __real_mmap(at, size, protection, flags, fd, offset);
+    return size > most_memory ? MAP_FAILED : __real_mmap(at, size, protection, flags, fd, offset);
 }
 
 static void forbid_memory(void)
 {
-    no_memory = true;
+    most_memory = 0;
 }
 
 static void check_tally(uint64_t scheduled, uint64_t withdrawn)
@@ -311,6 +312,47 @@ Test(lane, a_lane_stays_as_large_as_what_is_in_flight)
     }
     cr_assert_leq(segments(), 3);
     check_tally(40 * LANE_SLOTS, 40 * LANE_SLOTS - in_flight);
+}
+
+enum { MANY_SEGMENTS = 3 * BUNCH };
+
+static struct segment *many[MANY_SEGMENTS];
+
+static void map_many(struct lanes *of)
+{
+    cr_assert_eq(lanes_create(of, 1, 0), 0);
+    for (size_t i = 0; i < MANY_SEGMENTS; i++) {
+        many[i] = segment_create(&of->store, &of->lane[0], false);
+        cr_assert_not_null(many[i]);
+        for (size_t j = 0; j < i; j++)
+            cr_assert_neq(many[i], many[j], "one for two");
+    }
+}
+
+/* G6: those that were mapped later, too, whatever ring they are in. */
+Test(lane, segments_go_with_their_lanes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct lanes other;
+    unsigned char in_core;
+
+    map_many(&other);
+    lanes_destroy(&other);
+    for (size_t i = 0; i < MANY_SEGMENTS; i++) {
+        uintptr_t at = (uintptr_t)many[i]->slot & ~(uintptr_t)(page - 1);
+        cr_assert_eq(mincore((void *)at, 1, &in_core), -1, "segment %zu is still mapped", i);
+        cr_assert_eq(errno, ENOMEM);
+    }
+}
+
+/* Where there is no room for a bunch there may be some for one segment. */
+Test(lane, segments_come_one_by_one_at_need)
+{
+    struct lanes other;
+
+    most_memory = 4 * SEGMENT_SIZE;
+    map_many(&other);
+    lanes_destroy(&other);
 }
 
 static size_t resident(void)
