@@ -10,6 +10,7 @@
 
 #define NEAR_TICKS 4
 #define FAR_TICKS  64
+#define LEAD_MOST  UINT64_C(1000000000) /* enough for ten million */
 
 /* From a lane: the first time that the worker sees it. */
 static void meet(hwt_timer *timer, hwt_timeout *timeout)
@@ -149,18 +150,36 @@ static void collect_spill(hwt_timer *timer, struct lane *lane)
 }
 
 /*
- * What is due soon is taken with what is due: within half the time since the last look, or a few
- * ticks. What is left is mostly cancelled in time.
+ * How long it may take to look through all that is far away, twice, because the worker hears of
+ * growth only when it is twice as much. 0: so little that it can wait until it is due.
  */
-static uint64_t take_up_to(const hwt_timer *timer, struct segment *segment, uint64_t horizon)
+static uint64_t lead_time(const hwt_timer *timer)
+{
+    uint64_t groups = load_seq(&timer->lanes.store.far_groups);
+
+    if (likely(groups < AHEAD_FROM))
+        return 0;
+    return min_u64(groups * 2 * GROUP_SLOTS * LOOK_NS, LEAD_MOST);
+}
+
+/*
+ * What is due soon is taken with what is due: within half the time since the last look, or a few
+ * ticks, or so long that no look is late for what is left. That is mostly cancelled in time.
+ */
+static uint64_t take_beyond(const hwt_timer *timer, struct segment *segment, uint64_t now)
 {
     uint64_t since = segment->swept ? segment->swept : timer->worker.started;
 
+    since = now > since ? now - since : 0;
+    segment->swept = now;
+    return max_u64(max_u64(since / 2, NEAR_TICKS * timer->tick_ns), 2 * lead_time(timer));
+}
+
+static uint64_t take_up_to(const hwt_timer *timer, struct segment *segment, uint64_t horizon)
+{
     if (horizon >= DEADLINE_NEVER)
         return DEADLINE_NEVER;
-    since = horizon > since ? horizon - since : 0;
-    segment->swept = horizon;
-    return deadline_after(horizon, max_u64(since / 2, NEAR_TICKS * timer->tick_ns));
+    return deadline_after(horizon, take_beyond(timer, segment, horizon));
 }
 
 static void sweep_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
@@ -168,11 +187,114 @@ static void sweep_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
     struct segment *segment = lane->first;
 
     do {
-        if (take_bound(timer, &segment->earliest, horizon) < UINT64_MAX)
-            lane_sweep(lane, segment, take_up_to(timer, segment, horizon), meet_all, timer);
+        if (take_bound(timer, &segment->earliest, horizon) < UINT64_MAX) {
+            uint64_t near = take_up_to(timer, segment, horizon);
+            lane_tell_left(segment, lane_sweep(segment, 0, LANE_GROUPS, near, meet_all, timer));
+        }
         segment = segment_next(segment);
     } while (segment != lane->first);
     lane_restore_earliest(lane);
+}
+
+/* ---- ahead of its time ---- */
+
+/* From when on, if at all: not soon again, because what was submitted meanwhile is hardly much. */
+static uint64_t look_time(const struct segment *segment, uint64_t lead)
+{
+    uint64_t earliest = load_seq(&segment->earliest);
+
+    if (!segment->far || earliest >= DEADLINE_NEVER)
+        return UINT64_MAX;
+    return max_u64(earliest > lead ? earliest - lead : 0, segment->swept + lead);
+}
+
+/*
+ * A portion of the one that is being looked through. Only the worker knows of its deadlines until
+ * that is done, so he makes no plan before.
+ */
+static void look_on(hwt_timer *timer, unsigned groups)
+{
+    struct look *look = &timer->worker.look;
+    struct segment *segment = look->segment;
+    uint64_t left;
+
+    groups = groups < LANE_GROUPS - look->group ? groups : LANE_GROUPS - look->group;
+    left = lane_sweep(segment, look->group, groups, look->near, meet_all, timer);
+    look->left = min_u64(look->left, left);
+    look->group += groups;
+    if (look->group < LANE_GROUPS)
+        return;
+    lane_tell_left(segment, look->left);
+    look->last = segment;
+    look->segment = NULL;
+}
+
+static bool look_begin(hwt_timer *timer, struct segment *segment, uint64_t now, uint64_t lead)
+{
+    struct look *look = &timer->worker.look;
+
+    if (look_time(segment, lead) > now)
+        return false;
+    look->earliest = take_bound(timer, &segment->earliest, deadline_after(now, lead));
+    if (look->earliest == UINT64_MAX)
+        return false;
+    look->segment = segment;
+    look->group = 0;
+    look->left = UINT64_MAX;
+    look->near = deadline_after(max_u64(now, look->earliest), take_beyond(timer, segment, now));
+    return true;
+}
+
+/* Behind the one before, so that not all are asked each time. */
+static bool look_for_one(hwt_timer *timer, struct lane *lane, uint64_t now, uint64_t lead)
+{
+    struct segment *last = timer->worker.look.last;
+    struct segment *first = last && last->lane == lane ? segment_next(last) : lane->first;
+    struct segment *segment = first;
+
+    if (load_seq(&lane->earliest) > deadline_after(now, lead))
+        return false;
+    do {
+        if (look_begin(timer, segment, now, lead))
+            return true;
+        segment = segment_next(segment);
+    } while (segment != first);
+    return false;
+}
+
+bool intake_ahead(hwt_timer *timer)
+{
+    uint64_t lead = lead_time(timer), now;
+    bool found = timer->worker.look.segment != NULL;
+
+    timer_check_acting(timer);
+    if (!found && lead > 0) {
+        now = timer_now(timer);
+        for (unsigned i = 0; i < timer->lanes.count && !found; i++)
+            found = look_for_one(timer, &timer->lanes.lane[i], now, lead);
+    }
+    if (found)
+        look_on(timer, AHEAD_GROUPS);
+    return found;
+}
+
+uint64_t intake_ahead_at(hwt_timer *timer, uint64_t until)
+{
+    uint64_t lead = lead_time(timer), at = UINT64_MAX;
+
+    if (lead == 0)
+        return UINT64_MAX;
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        const struct lane *lane = &timer->lanes.lane[i];
+        const struct segment *segment = lane->first;
+        if (load_seq(&lane->earliest) > deadline_after(until, lead))
+            continue;
+        do {
+            at = min_u64(at, look_time(segment, lead));
+            segment = segment_next(segment);
+        } while (segment != lane->first);
+    }
+    return at < until ? at : UINT64_MAX;
 }
 
 static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
@@ -191,7 +313,7 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 void intake_tell_far(hwt_timer *timer, uint64_t now)
 {
     struct worker *w = &timer->worker;
-    uint64_t distance = FAR_TICKS * timer->tick_ns;
+    uint64_t distance = max_u64(FAR_TICKS * timer->tick_ns, 2 * lead_time(timer));
 
     if (likely(w->told_far && now >= w->told_far && now - w->told_far < distance / 4))
         return;
@@ -207,6 +329,8 @@ bool intake(hwt_timer *timer, uint64_t horizon)
     timer_check_acting(timer);
     if (horizon < DEADLINE_NEVER)
         intake_tell_far(timer, horizon);
+    if (unlikely(timer->worker.look.segment != NULL) && timer->worker.look.earliest <= horizon)
+        look_on(timer, LANE_GROUPS);
     for (unsigned i = 0; i < timer->lanes.count; i++)
         quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
     return quiet;

@@ -14,6 +14,14 @@
  * DEADLINE_NEVER all of everything. For stop: false, if a producer was on its way to a spill.
  */
 bool intake(hwt_timer *timer, uint64_t horizon);
+/*
+ * Where much lies in lanes that is far away, all of it cannot be looked through when the first of
+ * it comes due: the worker begins earlier, and does a portion between two passes. False: there is
+ * none to be done now. Not while tasks run.
+ */
+bool intake_ahead(hwt_timer *timer);
+/* When that will be so, if it is before `until`; UINT64_MAX otherwise. */
+uint64_t intake_ahead_at(hwt_timer *timer, uint64_t until);
 /* Between two hands of tasks: a smaller portion of the notices, and nothing else. */
 void intake_between(hwt_timer *timer);
 

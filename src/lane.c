@@ -93,14 +93,6 @@ static int submit_to_spill(struct lane *lane, hwt_timeout *timeout)
     return result;
 }
 
-void lane_raise_groups(struct segment *segment, uint32_t groups)
-{
-    uint32_t used = load_relaxed(&segment->groups_used);
-
-    while (used < groups && !cas_seq(&segment->groups_used, &used, groups)) /* C6: lane_sweep_all */
-        continue;
-}
-
 /*
  * Closed meanwhile: taken back, or stop has it, then it was accepted. By the slot alone: the
  * timeout may be over and gone, if there is no handle to it.
@@ -155,12 +147,17 @@ static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
 int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
                         uint64_t deadline)
 {
+    uint32_t before = load_relaxed(&lanes->store.far_groups);
     uint64_t filled;
     lane_slot *slot = find_slot(lanes, lane_tail_for(lane, deadline), timeout, 0, &filled);
     int result;
 
-    if (likely(slot != NULL))
-        return lane_publish(lane, slot, filled, deadline);
+    if (likely(slot != NULL)) {
+        result = lane_publish(lane, slot, filled, deadline);
+        if (result == 0 && segment_doubled(before, load_relaxed(&lanes->store.far_groups)))
+            result = LANE_GROWN; /* one that was retired is used again */
+        return result;
+    }
     result = submit_to_spill(lane, timeout);
     lane_announce(lane, lane->first, deadline);
     return result;
@@ -402,12 +399,12 @@ void lane_set_far(struct lane *lane, uint64_t deadline)
     store_relaxed(&lane->far_from, deadline);
 }
 
-void lane_sweep(struct lane *lane, struct segment *segment, uint64_t near, lane_take *take,
-                void *context)
+uint64_t lane_sweep(struct segment *segment, unsigned first, unsigned count, uint64_t near,
+                    lane_take *take, void *context)
 {
     uint64_t left = UINT64_MAX;
 
-    for (unsigned group = 0; group < LANE_GROUPS; group++) {
+    for (unsigned group = first; group < first + count; group++) {
         if (group % 8 == 0 && !group_block_fresh(segment, group)) {
             group += 7;
             continue;
@@ -417,7 +414,12 @@ void lane_sweep(struct lane *lane, struct segment *segment, uint64_t near, lane_
         store_seq(&segment->fresh[group], 0); /* first this, then the slots (C2) */
         left = min_u64(left, look_through(segment, group, near, take, context));
     }
-    lane_announce(lane, segment, left);
+    return left;
+}
+
+void lane_tell_left(struct segment *segment, uint64_t left)
+{
+    lane_announce(segment->lane, segment, left);
 }
 
 void lane_restore_earliest(struct lane *lane)

@@ -19,12 +19,13 @@
  * scheduling and withdrawing cost two atomic read-modify-writes together: the slot, and the word.
  *
  * The worker looks through a segment when the earliest deadline submitted to it since the last
- * sweep comes up (lane_sweep). What is due soon and what is far away have segments of their own, so
- * that what is near is taken, all of it, without a look at what is far. Of the far ones he takes
- * what has come near, and leaves the others a few times: most will have been cancelled by the next
- * time. When the timer is stopped he takes all (lane_sweep_all). A flag per group of slots tells
- * which groups hold any that he has left, or not seen. What is cancelled before a sweep costs him
- * nothing at all.
+ * sweep comes up (lane_sweep); where very many are far away he begins earlier, a portion at a time,
+ * and hears of it whenever they have become twice as many. What is due soon and what is far away
+ * have segments of their own, so that what is near is taken, all of it, without a look at what is
+ * far. Of the far ones he takes what has come near, and leaves the others a few times: most will
+ * have been cancelled by the next time. When the timer is stopped he takes all (lane_sweep_all). A
+ * flag per group of slots tells which groups hold any that he has left, or not seen. What is
+ * cancelled before a sweep costs him nothing at all.
  *
  * A producer that finds no memory for a segment pushes the timeout on the lane's spill. Notices (a
  * cancellation that came too late to withdraw, a deadline moved earlier, a run on an executor that
@@ -175,11 +176,13 @@ bool lane_take_back(hwt_timeout *timeout);
 /* What is due from this time on is far away: it mostly will be cancelled before. */
 void lane_set_far(struct lane *lane, uint64_t deadline);
 /*
- * After the segment's `earliest` was taken (C3). Takes what is due up to `near`, and what it has
- * left too often; tells lane and segment about what it leaves.
+ * After the segment's `earliest` was taken (C3): looks through `count` groups from `first` on, and
+ * takes what is due up to `near`, and what it has left too often. The earliest of what it leaves.
  */
-void lane_sweep(struct lane *lane, struct segment *segment, uint64_t near, lane_take *take,
-                void *context);
+uint64_t lane_sweep(struct segment *segment, unsigned first, unsigned count, uint64_t near,
+                    lane_take *take, void *context);
+/* All of the segment has been looked through since, and this is the earliest that was left. */
+void lane_tell_left(struct segment *segment, uint64_t left);
 /* The lane's `earliest` was taken: what is in segments that were not swept, it says again. */
 void lane_restore_earliest(struct lane *lane);
 

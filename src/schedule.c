@@ -54,13 +54,15 @@ HOT int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_ti
         *handle = timeout;
     }
     result = lane_submit(&timer->lanes, timeout, deadline);
-    if (unlikely(result != 0)) {
+    if (unlikely(result < 0)) {
         if (handle)
             *handle = before;
         timeout_free(timeout);
         quota_give(timer);
         return result;
     }
+    if (unlikely(result == LANE_GROWN) && timer->drive == HWT_DRIVE_WORKER)
+        deadline = 0; /* covered by no plan: the worker makes another */
     park_wake_for(&timer->park, deadline);
     return 0;
 }

@@ -88,6 +88,7 @@ struct segment *segment_create(struct segment_store *store, struct lane *lane, b
     store_relaxed(&segment->earliest, UINT64_MAX);
     store_relaxed(&segment->next, segment);
     segment->lane = lane;
+    segment->store = store;
     segment->far = far;
     return segment;
 }
@@ -110,6 +111,41 @@ struct segment *segment_add(struct segment_store *store, struct segment *here)
     if (segment)
         segment_link(here, segment);
     return segment;
+}
+
+static bool count_far(struct segment_store *store, uint32_t more)
+{
+    uint32_t before = add_seq(&store->far_groups, more); /* before the worker is told, if it is */
+
+    return segment_doubled(before, before + more);
+}
+
+bool segment_raise_groups(struct segment *segment, uint32_t groups)
+{
+    uint32_t used = load_relaxed(&segment->groups_used);
+
+    while (used < groups) {
+        if (cas_seq(&segment->groups_used, &used, groups)) /* C6: lane_sweep_all */
+            return segment->far && count_far(segment->store, groups - used);
+    }
+    return false;
+}
+
+/* Several may be about to: whoever changes it counts, by what it says. */
+static void retire(struct segment *segment)
+{
+    uint32_t groups = load_relaxed(&segment->groups_used), in_use = 0;
+
+    if (cas_acq_rel(&segment->retired, &in_use, groups + 1) && segment->far)
+        sub_relaxed(&segment->store->far_groups, groups);
+}
+
+static void use_again(struct segment *segment)
+{
+    uint32_t retired = exchange_acq_rel(&segment->retired, 0);
+
+    if (retired && segment->far)
+        add_seq(&segment->store->far_groups, retired - 1); /* as above */
 }
 
 /* Of SAMPLES slots, how many are taken. */
@@ -138,7 +174,7 @@ struct segment *segment_with_room(struct segment_store *store, struct segment *h
     if (!retired)
         return segment_add(store, here);
     store_relaxed(&retired->released, 0);
-    store_relaxed(&retired->retired, 0);
+    use_again(retired);
     return retired;
 }
 
@@ -245,7 +281,7 @@ struct segment *segment_after(struct segment *here)
 
     if (likely(next == here) || likely(!has_few(here)))
         return next;
-    store_relaxed(&next->retired, 1);
+    retire(next);
     return past_retired(next);
 }
 

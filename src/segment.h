@@ -88,9 +88,10 @@ struct segment {
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
     alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* of what was left, or submitted since */
     _Atomic(struct segment *) next;                /* the ring; changes when another comes behind */
-    _Atomic uint8_t retired;                       /* producers go past it */
-    bool far;                                      /* never changes: for what is due much later */
-    struct lane *lane;                             /* never changes: whose it is */
+    _Atomic uint32_t retired;    /* 0, or producers go past it: its groups when it was, and one */
+    bool far;                    /* never changes: for what is due much later */
+    struct lane *lane;           /* never changes: whose it is */
+    struct segment_store *store; /* never changes */
 
     /* written by the worker, who takes timeouts out of the slots: how many, by group */
     alignas(CACHE_PAIR) _Atomic uint64_t taken[LANE_GROUPS];
@@ -149,6 +150,9 @@ static_assert(sizeof(struct bunch) + sizeof(struct segment) <= SEGMENT_SIZE,
 struct segment_store {
     struct bunch first;             /* the first segments of all lanes, and what was reserved */
     _Atomic(struct bunch *) newest; /* changed by a producer that finds no region left */
+
+    /* the groups of all far segments that are in use, as far as they were ever filled */
+    alignas(CACHE_PAIR) _Atomic uint32_t far_groups; /* written when one is for the first time */
 };
 
 /* So many regions. 0 or -ENOMEM. */
@@ -173,6 +177,14 @@ static inline struct segment *segment_next(const struct segment *segment)
 struct segment *segment_add(struct segment_store *store, struct segment *here);
 /* The next one with room, or one that was retired, or a new one. NULL: no memory. */
 struct segment *segment_with_room(struct segment_store *store, struct segment *here);
+/* From so many groups of far segments to so many: enough to be told of, once for each doubling? */
+static inline bool segment_doubled(uint32_t before, uint32_t groups)
+{
+    return groups >= AHEAD_FROM && groups > before && (before ^ groups) > before;
+}
+
+/* So many groups, from the first on, have been filled by now. True: it is to be told (above). */
+bool segment_raise_groups(struct segment *segment, uint32_t groups);
 /* Where to go on after the last slot of `here`; does a piece of the work of becoming fewer. */
 struct segment *segment_after(struct segment *here);
 

@@ -20,6 +20,9 @@
 #define FEW_BELOW        8u /* a lane with less than this part of its slots taken becomes smaller */
 #define RELEASE_SLOTS    2048u /* whose pages go back together; a power of two */
 #define LOOKS            3     /* sweeps that leave a timeout that is not due soon in its slot */
+#define LOOK_NS          100   /* what a slot may cost the worker: to look, and to file */
+#define AHEAD_FROM       16u   /* groups that are far: fewer are not worth a look ahead */
+#define AHEAD_GROUPS     8u    /* a portion of that, for which other work waits: some 50 us */
 #define NOTICES_PER_WAKE 4096u /* the worker is woken for so many; they can wait otherwise */
 #define NOTICES_PER_PASS 1024u /* a portion, of each lane: some tenths of a millisecond */
 

@@ -9,11 +9,11 @@
 #include "lane.h"
 
 #define SLOTS_AHEAD 16 /* the prefetch of the ring */
+#define LANE_GROWN  1  /* accepted, and the worker should plan anew (lane_mark_fresh) */
 
 extern HIDDEN _Thread_local uint64_t lane_submissions; /* by this thread, to all timers (G15) */
 
 /* ---- the rest: lane.c ---- */
-void lane_raise_groups(struct segment *segment, uint32_t groups);
 lane_slot *lane_go_on_after(struct segment *segment);
 int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
                         uint64_t deadline);
@@ -61,15 +61,20 @@ HOT uint64_t lane_try_slot(lane_slot *slot, hwt_timeout *timeout, uint64_t met)
     return cas_seq(slot, &empty, filled) ? filled : 0;
 }
 
-/* The group is known to the next sweep: the flag is read after the slot was filled (C2). */
-HOT void lane_mark_fresh(struct segment *segment, const lane_slot *slot)
+/*
+ * The group is known to the next sweep: the flag is read after the slot was filled (C2). True: so
+ * much more than before is in far segments that the worker should plan anew.
+ */
+HOT bool lane_mark_fresh(struct segment *segment, const lane_slot *slot)
 {
     uint32_t group = (uint32_t)(slot - segment->slot) / GROUP_SLOTS;
+    bool grown;
 
     if (likely(load_seq(&segment->fresh[group])))
-        return;
-    lane_raise_groups(segment, group + 1);
+        return false;
+    grown = segment_raise_groups(segment, group + 1);
     store_seq(&segment->fresh[group], 1);
+    return grown;
 }
 
 HOT lane_slot *lane_slot_after(lane_slot *slot)
@@ -116,17 +121,18 @@ HOT _Atomic(lane_slot *) *lane_tail_for(struct lane *lane, uint64_t deadline)
 HOT int lane_publish(struct lane *lane, lane_slot *slot, uint64_t filled, uint64_t deadline)
 {
     struct segment *segment = segment_of(slot);
+    bool grown = lane_mark_fresh(segment, slot);
 
-    lane_mark_fresh(segment, slot);
     lane_announce(lane, segment, deadline);
     if (unlikely(load_seq(&lane->closed))) /* after the slot was filled: pairs with lane_close */
         return lane_settle(lane, slot, filled);
-    return 0;
+    return unlikely(grown) ? LANE_GROWN : 0;
 }
 
 /*
  * Submits; the timeout is the worker's from here on. 0, or -ESHUTDOWN when closed. The caller then
- * compares the deadline with the planned wake-up (park_wake_for).
+ * compares the deadline with the planned wake-up (park_wake_for), or, after LANE_GROWN, ends the
+ * sleep that is on.
  */
 HOT int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
 {

@@ -34,6 +34,16 @@ enum reclaim { RECLAIM_NONE, RECLAIM_PERIODIC, RECLAIM_ALL };
 
 static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadline but never");
 
+/* The worker's own: a segment is being looked through ahead of its time (intake.c). */
+struct look {
+    struct segment *segment; /* NULL: none is */
+    unsigned group;          /* where it goes on */
+    uint64_t earliest;       /* what the segment said, and does not say until all is looked at */
+    uint64_t near;           /* what is due up to then is taken ... */
+    uint64_t left;           /* ... and of the rest this is the earliest so far */
+    struct segment *last;    /* the one before: the next is looked for behind it */
+};
+
 /*
  * The worker's own: touched by the worker thread; with HWT_DRIVE_CALLER by whoever is `driver`; by
  * stop once the worker has ended. The atomics are for readers elsewhere.
@@ -63,8 +73,9 @@ struct worker {
     uint64_t adrift;             /* met, held by nothing: as many notices or nudges are to come */
     uint64_t pass_limit, passed; /* see above, as the next four */
     uint64_t now, coarse, planned, paid_until;
-    uint64_t started;            /* never changes: when it was created */
-    uint64_t told_far;           /* when the lanes were last told what is far away */
+    uint64_t started;  /* never changes: when it was created */
+    uint64_t told_far; /* when the lanes were last told what is far away */
+    struct look look;
     struct pool_return *returns; /* per lane */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */

@@ -164,6 +164,7 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     uint64_t met = min_u64(wheel_next_call(w->wheel), file_later_earliest(timer));
 
     timer_check_acting(timer);
+    hwt_assert(!w->look.segment); /* its deadlines would not be covered */
     /* with what the lanes say: some of it was taken from there, and told there again (C15) */
     w->planned = min_u64(met, lanes_earliest(&timer->lanes));
     file_raise_bound(timer, min_u64(w->planned, file_rearmed_earliest(timer)));
@@ -240,6 +241,7 @@ static void sleep_until_due(hwt_timer *timer)
         return;
     now = timer_now(timer);
     until = wake_up_time(timer, wake_before, now);
+    until = min_u64(until, intake_ahead_at(timer, until));
     if (until > now) {
         pay_wake(timer, now);
         park_sleep(&timer->park, until);
@@ -288,7 +290,7 @@ static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
             return;
         if (unlikely(load_relaxed(&timer->asked)))
             attend(timer);
-        else
+        else if (!intake_ahead(timer))
             sleep_until_due(timer);
     }
 }

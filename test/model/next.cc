@@ -43,6 +43,7 @@ enum {
     SLOT_LEFT_UNNOTICED,
     MOVE_SEGMENT_NOT_TOLD,
     MOVE_LANE_NOT_TOLD,
+    PLANS_WHILE_LOOKING,
 };
 
 static const model_case mutants[] = {
@@ -74,6 +75,7 @@ static const model_case mutants[] = {
     {SLOT_LEFT_UNNOTICED, "... or does not nudge it when it has left the slot"},
     {MOVE_SEGMENT_NOT_TOLD, "... or tells the lane, not the segment"},
     {MOVE_LANE_NOT_TOLD, "... or tells the segment, not the lane"},
+    {PLANS_WHILE_LOOKING, "plan raises the bound while a segment is being looked through early"},
 };
 
 /* The runner, or one who moves it later. */
@@ -97,6 +99,7 @@ enum corner {
     FOUND_AGAIN,
     MOVED_LATER,
     LOOKED_AHEAD,
+    LOOKED_EARLY,
     CORNERS,
 };
 
@@ -602,6 +605,22 @@ struct next : rl::test_suite<next, THREADS> {
             collect(i, horizon, near);
     }
 
+    /* intake_ahead: a segment whose time has not come, perhaps with a pass in between. */
+    void look_early(unsigned horizon, unsigned near)
+    {
+        unsigned lane = rl::rand(LANES);
+        segment &s = segments[lane][rl::rand(SEGMENTS)];
+
+        if (!take_bound(s.earliest, horizon))
+            return;
+        model_corner(LOOKED_EARLY);
+        if (rl::rand(2))
+            intake(horizon, near);
+        if (mutant == PLANS_WHILE_LOOKING)
+            plan();
+        sweep(lane, s, near);
+    }
+
     /* ---- worker.c, filing.c ---- */
 
     unsigned rearmed_earliest()
@@ -676,6 +695,8 @@ struct next : rl::test_suite<next, THREADS> {
                 look_ahead();
             } else {
                 intake(horizon, rl::rand(2) ? horizon : horizons[rl::rand(4)]);
+                if (rl::rand(3) == 0)
+                    look_early(horizons[rl::rand(4)], horizons[rl::rand(4)]);
                 plan();
             }
         }

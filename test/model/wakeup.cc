@@ -57,6 +57,8 @@ enum {
     MOVE_NOT_FRESH,
     MOVE_TOLD_BEFORE_SLOT,
     MOVE_NOT_COMPARED,
+    PLANS_WHILE_LOOKING,
+    LOOKED_LEFT_NOT_TOLD,
 };
 
 static const model_case mutants[] = {
@@ -98,6 +100,8 @@ static const model_case mutants[] = {
     {MOVE_NOT_FRESH, "... or does not raise the group's flag"},
     {MOVE_TOLD_BEFORE_SLOT, "... or tells before he changes the slot"},
     {MOVE_NOT_COMPARED, "... or compares nothing"},
+    {PLANS_WHILE_LOOKING, "worker plans while a segment is being looked through ahead"},
+    {LOOKED_LEFT_NOT_TOLD, "what a look ahead leaves is not told"},
 };
 
 enum corner {
@@ -112,6 +116,8 @@ enum corner {
     NUDGE_FOUND_AGAIN,
     NUDGE_IN_WHEEL,
     NUDGE_ADRIFT,
+    LOOKED_AHEAD,
+    LOOKED_IN_TIME,
     CORNERS,
 };
 
@@ -157,6 +163,8 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     unsigned relies_on[CALLS];
     /* the worker's own; `moved`: the deadline that the timeout was filed by */
     unsigned now, filed[SUBMITTERS], moved, bystander;
+    segment *looking;    /* is being looked through ahead of its time ... */
+    unsigned looked_for; /* ... and this was taken from it */
 
     static unsigned deadline_of(unsigned call)
     {
@@ -169,6 +177,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         unsigned in = rl::rand(SEGMENTS + 1);
 
         model_setup setup(WORKER + 1, 16);
+        looking = nullptr;
         for (segment &s : segments) {
             store_relaxed(s.earliest, never);
             store_relaxed(s.fresh, 0u);
@@ -665,13 +674,11 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         return left;
     }
 
-    /* What is due soon is taken with what is due. */
-    void sweep(segment &s)
+    /* The earliest that was left. */
+    unsigned look_through(segment &s, unsigned near)
     {
-        unsigned left = never, near = now + rl::rand(4) * 3;
+        unsigned left = never;
 
-        if (mutant != EARLIEST_TAKEN_AFTER_SLOTS)
-            exchange_seq(s.earliest, never);
         if (load_seq(s.fresh)) {
             if (mutant != FLAG_CLEARED_AFTER_SLOTS)
                 store_seq(s.fresh, 0u);
@@ -681,6 +688,17 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             if (left < never && mutant != FLAG_NOT_RAISED_AGAIN)
                 store_seq(s.fresh, 1u);
         }
+        return left;
+    }
+
+    /* What is due soon is taken with what is due. */
+    void sweep(segment &s)
+    {
+        unsigned left, near = now + rl::rand(4) * 3;
+
+        if (mutant != EARLIEST_TAKEN_AFTER_SLOTS)
+            exchange_seq(s.earliest, never);
+        left = look_through(s, near);
         if (mutant == EARLIEST_TAKEN_AFTER_SLOTS)
             exchange_seq(s.earliest, never);
         if (left == never)
@@ -688,6 +706,33 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         model_corner(LEFT);
         if (mutant != LEFT_NOT_TOLD)
             announce(s, left);
+    }
+
+    void look_on()
+    {
+        segment &s = *looking;
+        unsigned from = looked_for > now ? looked_for : now;
+        unsigned left = look_through(s, from + rl::rand(4) * 3);
+
+        if (left < never && mutant != LOOKED_LEFT_NOT_TOLD)
+            announce(s, left);
+        looking = nullptr;
+    }
+
+    /* A segment ahead of its time, with a pass in between; not while the worker sleeps. */
+    void look_ahead()
+    {
+        segment &s = segments[rl::rand(SEGMENTS)];
+
+        if (load_seq(s.earliest) == never)
+            return;
+        looking = &s;
+        looked_for = exchange_seq(s.earliest, never);
+        model_corner(LOOKED_AHEAD);
+        if (rl::rand(2))
+            pass();
+        if (looking && mutant != PLANS_WHILE_LOOKING)
+            look_on();
     }
 
     void restore_earliest()
@@ -705,6 +750,10 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
     void pass()
     {
+        if (looking && looked_for <= now) {
+            model_corner(LOOKED_IN_TIME);
+            look_on();
+        }
         collect_notices();
         if (load_seq(earliest) <= now) {
             exchange_seq(earliest, never);
@@ -860,6 +909,8 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
         while (more) {
             pass();
+            if (!looking && rl::rand(3) == 0)
+                look_ahead();
             if (!plan(&until))
                 continue;
             if (until > now)

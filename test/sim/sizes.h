@@ -15,6 +15,9 @@
 #define FEW_BELOW        2u
 #define RELEASE_SLOTS    2u
 #define LOOKS            1
+#define LOOK_NS          6000 /* three segments: a look 72 ticks ahead */
+#define AHEAD_FROM       3u
+#define AHEAD_GROUPS     1u
 #define NOTICES_PER_WAKE 2u
 #define NOTICES_PER_PASS 2u
 

@@ -1015,6 +1015,19 @@ const struct world worlds[] = {
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
     {
+        .name = "ahead",
+        .shows = "C2 C3 C4 C15 G4",
+        .producers = 2,
+        .ops = 5,
+        .shared = 6,
+        .one_cpu = true,
+        .delays = 0x1fc,
+        .shared_delays = 0x180,
+        .weight =
+            {[OP_SCHEDULE] = 4, [OP_MOVE] = 4, [OP_SLEEP] = 4, [OP_CANCEL] = 2, [OP_NEXT] = 2},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
         .name = "mail",
         .shows = "C4 C5 C15 G4 G6",
         .producers = 2,

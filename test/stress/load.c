@@ -2,12 +2,12 @@
 /*
  * Memory in proportion to what lives, and tasks on time, at any load (G4, G6, G7): threads that
  * replace the oldest of the timeouts that they keep, as fast as they can; that schedule, move and
- * cancel at random; and the same with the worker held in a long task. Beside them a timeout runs
- * every 10 ms.
+ * cancel at random; the same with the worker held in a long task; and very many that were all
+ * scheduled well ahead, and then come due within a second. Beside them a timeout runs every 10 ms.
  *
  * The argument is for how many seconds, all in all. For whoever looks for something: a second
- * argument names a case (loads, mixed, held, returns) or a load (8x500) to play alone, and with
- * HWT_VERBOSE=1 every row is printed.
+ * argument names a case (loads, mixed, held, crowd, returns) or a load (8x500) to play alone, and
+ * with HWT_VERBOSE=1 every row is printed.
  */
 #include "load.h"
 
@@ -22,6 +22,8 @@ enum { HELD_ROUNDS = LOAD_MEASURED ? 2000000 : 50000, HELD_SAMPLE = 10000, RETUR
  * timer beside 32 threads that begin is a tenth of a second late.
  */
 #define SETTLING HWT_MSEC(LOAD_MEASURED ? 300 : 0)
+
+#define AHEAD_EACH HWT_USEC(LOAD_MEASURED ? 1 : 10) /* time to schedule them in */
 
 enum { MEMORY_RETURNS = 1 }; /* 0: the last case is left out */
 
@@ -257,6 +259,37 @@ static int play_held(const struct load_row *row)
     return verdict;
 }
 
+/* ---- very many, scheduled well ahead: none of them is late ---- */
+static void note_run(hwt_timeout *timeout, void *arg)
+{
+    uint64_t late = load_lateness(hwt_timeout_deadline(timeout));
+
+    if (late > atomic_load(&load.watched.worst_ns))
+        atomic_store(&load.watched.worst_ns, late);
+    count_run(timeout, arg);
+}
+
+static int play_crowd(const struct load_row *row)
+{
+    uint64_t from = stress_now() + HWT_MSEC(200) + row->each * AHEAD_EACH;
+    int verdict;
+
+    load.busy = true;
+    load_open(row->wheel);
+    for (unsigned i = 0; i < row->each; i++) {
+        uint64_t deadline = from + stress_below(HWT_SEC(1));
+        STRESS_OK(hwt_new_timeout_at(load.timer, note_run, NULL, deadline, NULL));
+    }
+    atomic_fetch_add(&load.scheduled, row->each);
+    load_watch_begin();
+    while (atomic_load(&load.ran) < row->each)
+        load_sample_until(stress_now() + LOAD_SAMPLE);
+    load_await_progress();
+    verdict = load_verdict(row);
+    load_close();
+    return verdict;
+}
+
 /* ---- what a peak needed is given back ---- */
 static int play_returns(const struct load_row *row)
 {
@@ -299,6 +332,11 @@ static int play_returns(const struct load_row *row)
         .taken = (was_taken), .moved = (is_moved)                                                  \
     }
 
+#define CROWD(n, kind)                                                                             \
+    {                                                                                              \
+        .what = "crowd", .play = play_crowd, .producers = 1, .each = (n), .wheel = (kind)          \
+    }
+
 static const struct load_row rows[] = {
 #if LOAD_MEASURED
     LOAD(16, 2000),
@@ -320,6 +358,8 @@ static const struct load_row rows[] = {
     HELD(100, false, true),
     HELD(200000, true, false),
     HELD(200000, true, true),
+    CROWD(MANY, HWT_WHEEL_HIERARCHICAL),
+    CROWD(MANY, HWT_WHEEL_HASHED),
     {.what = "returns", .play = play_returns},
 #else
     LOAD(8, 250),
@@ -331,6 +371,8 @@ static const struct load_row rows[] = {
     HELD(100, false, true),
     HELD(10000, true, false),
     HELD(10000, true, true),
+    CROWD(20000, HWT_WHEEL_HIERARCHICAL),
+    CROWD(20000, HWT_WHEEL_HASHED),
 #endif
 };
 

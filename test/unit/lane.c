@@ -61,7 +61,7 @@ static void sweep_up_to(uint64_t near)
     exchange_seq(&lane->earliest, UINT64_MAX);
     do {
         exchange_seq(&segment->earliest, UINT64_MAX);
-        lane_sweep(lane, segment, near, take, &lanes);
+        lane_tell_left(segment, lane_sweep(segment, 0, LANE_GROUPS, near, take, &lanes));
         segment = segment_next(segment);
     } while (segment != lane->first);
 }
@@ -79,10 +79,20 @@ static lane_slot *slot_of(const hwt_timeout *timeout)
     return lane_slot_of_where(load_relaxed(&timeout->where));
 }
 
+/* Does the worker hear of it that there is so much? */
+static bool grows_by(size_t i, uint64_t deadline)
+{
+    int result;
+
+    store_relaxed(&node[i].word, word_make(deadline, WORD_PENDING));
+    result = lane_submit(&lanes, &node[i], deadline);
+    cr_assert(result == 0 || result == LANE_GROWN);
+    return result == LANE_GROWN;
+}
+
 static void submit_at(size_t i, uint64_t deadline)
 {
-    store_relaxed(&node[i].word, word_make(deadline, WORD_PENDING));
-    cr_assert_eq(lane_submit(&lanes, &node[i], deadline), 0);
+    (void)grows_by(i, deadline);
 }
 
 static void submit(size_t i)
@@ -500,6 +510,77 @@ Test(lane, what_was_left_a_few_times_is_taken)
     sweep_up_to(1);
     cr_assert_eq(taken_count, 2);
     cr_assert_eq(load_relaxed(&lane->earliest), UINT64_MAX);
+}
+
+/* G4: the worker, which sleeps, hears of it whenever what is far has become twice as much. */
+Test(lane, growth_is_told)
+{
+    lane_set_far(lane, 0);
+    for (size_t i = 0; i < LANE_SLOTS; i++) {
+        size_t groups = i / GROUP_SLOTS + 1;
+        bool doubled = i % GROUP_SLOTS == 0 && groups >= AHEAD_FROM && !(groups & (groups - 1));
+        cr_assert_eq(grows_by(i, 1000), doubled, "%zu", i);
+    }
+}
+
+/* G5: of what is near it hears anyway. */
+Test(lane, what_is_near_does_not_count)
+{
+    for (size_t i = 0; i < LANE_SLOTS; i++)
+        cr_assert_not(grows_by(i, 1000));
+    cr_assert_eq(load_relaxed(&lanes.store.far_groups), 0);
+}
+
+/* What retires does not count, until it is used again; then that is told, too. */
+Test(lane, a_smaller_lane_counts_less)
+{
+    uint32_t full;
+    size_t told = 0;
+
+    lane_set_far(lane, 0);
+    submit_range(0, node_count);
+    full = load_relaxed(&lanes.store.far_groups);
+    cr_assert_geq(full, NODE_SEGMENTS * LANE_GROUPS);
+    for (size_t i = 0; i < node_count; i++)
+        cr_assert(lane_withdraw(&node[i]));
+    for (size_t i = 0; i < 100 * LANE_SLOTS; i++) {
+        submit(0);
+        cr_assert(lane_withdraw(&node[0]));
+    }
+    cr_assert_leq(load_relaxed(&lanes.store.far_groups), full / 2);
+    for (size_t i = 0; i < node_count; i++)
+        told += grows_by(i, 1000);
+    cr_assert_geq(load_relaxed(&lanes.store.far_groups), NODE_SEGMENTS * LANE_GROUPS);
+    cr_assert_leq(load_relaxed(&lanes.store.far_groups), full + LANE_GROUPS);
+    cr_assert_geq(told, 1);
+}
+
+/* A look that is broken off goes on where it was; what comes in between speaks for itself (C3). */
+Test(lane, a_sweep_in_portions)
+{
+    uint64_t left = UINT64_MAX;
+    struct segment *far;
+
+    lane_set_far(lane, 0);
+    for (size_t i = 0; i < 10 * GROUP_SLOTS; i++)
+        submit_at(i, 1000 + i % 100);
+    far = segment_of(slot_of(&node[0]));
+    taken_count = 0;
+    exchange_seq(&far->earliest, UINT64_MAX);
+    left = lane_sweep(far, 0, 4, 1049, take, &lanes);
+    cr_assert_eq(taken_count, 150);
+    cr_assert_eq(left, 1050);
+    cr_assert_eq(load_relaxed(&far->earliest), UINT64_MAX);
+    cr_assert(lane_withdraw(&node[50]));
+    store_release(&lane->tail[1], slot_of(&node[51]) - 1); /* its place, behind the sweep */
+    submit_at(50, 1007);
+    cr_assert_eq(load_relaxed(&far->earliest), 1007);
+    left = min_u64(left, lane_sweep(far, 4, LANE_GROUPS - 4, 1049, take, &lanes));
+    lane_tell_left(far, left);
+    cr_assert_eq(load_relaxed(&far->earliest), 1007);
+    taken_count = 0;
+    sweep_up_to(DEADLINE_NEVER);
+    cr_assert_eq(taken_count, 10 * GROUP_SLOTS - 150 - 190);
 }
 
 /* A segment whose time has not come is not swept, and the lane goes on saying its deadline. */

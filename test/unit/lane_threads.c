@@ -90,7 +90,7 @@ static void collect_shared(void)
         segment = shared.lane[i].first;
         do {
             exchange_seq(&segment->earliest, UINT64_MAX);
-            lane_sweep(&shared.lane[i], segment, DEADLINE_NEVER, take_shared, NULL);
+            lane_sweep(segment, 0, LANE_GROUPS, DEADLINE_NEVER, take_shared, NULL);
             segment = segment_next(segment);
         } while (segment != shared.lane[i].first);
         for (hwt_timeout *timeout = lane_take_spill(&shared.lane[i]); timeout; timeout = next) {

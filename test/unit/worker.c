@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "timer.h"
 
 TestSuite(worker, .init = test_arm);
 
@@ -22,6 +23,85 @@ static hwt_timer *timer_of_kind(hwt_wheel_kind wheel)
     config.wheel = wheel;
     cr_assert_eq(hwt_timer_create(&timer, &config), 0);
     return timer;
+}
+
+/* ---- much that is far away ---- */
+
+enum { CROWD = 100000, ATTEMPTS = 5 };
+
+/* What its far segments say: was each looked through before that time, by the worker? */
+static bool looked_before(const hwt_timer *timer, uint64_t deadline)
+{
+    size_t used = 0;
+
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        const struct segment *first = timer->lanes.lane[i].first, *segment = first;
+        do {
+            if (segment->far && load_acquire(&segment->groups_used) > 0) {
+                used++;
+                if (!segment->swept || segment->swept >= deadline)
+                    return false;
+            }
+            segment = segment_next(segment);
+        } while (segment != first);
+    }
+    cr_assert_gt(used, CROWD / LANE_SLOTS);
+    return true;
+}
+
+/* Runs on the worker: so what it has written may be read. */
+static void first_of_crowd(hwt_timeout *timeout, void *arg)
+{
+    atomic_int *ahead = arg;
+    bool looked = looked_before(hwt_timeout_timer(timeout), hwt_timeout_deadline(timeout));
+
+    atomic_store(ahead, looked ? 1 : -1);
+}
+
+static bool is_met_ahead(hwt_wheel_kind wheel)
+{
+    hwt_timer *timer = timer_of_kind(wheel);
+    uint64_t first = hwt_timer_now(timer) + HWT_MSEC(400);
+    atomic_uint ran = 0;
+    atomic_int ahead = 0;
+
+    cr_assert_eq(hwt_new_timeout_at(timer, first_of_crowd, &ahead, first, NULL), 0);
+    for (uint64_t i = 1; i < CROWD; i++) {
+        uint64_t later = i * 7919 % CROWD * 1000; /* over a tenth of a second */
+        cr_assert_eq(hwt_new_timeout_at(timer, count_task, &ran, first + later, NULL), 0);
+    }
+    cr_assert(wait_count(&ran, CROWD - 1));
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    return atomic_load(&ahead) == 1;
+}
+
+/*
+ * G4: to look through all when the first comes due would make those late that are due by then. A
+ * worker that has no CPU for all that time cannot: hence several attempts.
+ */
+WHEEL_TEST(worker, what_is_far_is_met_ahead)
+{
+    bool ahead = false;
+
+    for (unsigned i = 0; i < ATTEMPTS && !ahead; i++)
+        ahead = is_met_ahead(wheel);
+    cr_assert(ahead);
+}
+
+/* G5: it is told of what grows, and then sleeps on. */
+Test(worker, what_is_far_costs_few_wake_ups)
+{
+    hwt_timer *timer = worker_timer();
+    uint64_t settled;
+
+    for (unsigned i = 0; i < CROWD; i++)
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), NULL), 0);
+    sleep_ms(50);
+    settled = stats_of(timer).wakeups;
+    cr_assert_leq(settled, 20);
+    sleep_ms(200);
+    cr_assert_eq(stats_of(timer).wakeups, settled);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
 /* ---- start ---- */
