@@ -151,31 +151,68 @@ static void collect_spill(hwt_timer *timer, struct lane *lane)
 
 /*
  * How long it may take to look through all that is far away, twice, because the worker hears of
- * growth only when it is twice as much. 0: so little that it can wait until it is due.
+ * growth only when it is twice as much. 0: so little that it can wait until it is due; or who
+ * drives comes when he likes.
  */
-static uint64_t lead_time(const hwt_timer *timer)
+static uint64_t lead_at_most(const hwt_timer *timer)
 {
     uint64_t groups = load_seq(&timer->lanes.store.far_groups);
 
-    if (likely(groups < AHEAD_FROM))
+    if (likely(groups < AHEAD_FROM) || timer->drive == HWT_DRIVE_CALLER)
         return 0;
     return min_u64(groups * 2 * GROUP_SLOTS * LOOK_NS, LEAD_MOST);
+}
+
+/* Slots that were filled once may be empty now: by samples. */
+static uint64_t measure_lead(const hwt_timer *timer)
+{
+    uint64_t taken = 0;
+
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        const struct segment *first = timer->lanes.lane[i].first, *segment = first;
+        do {
+            if (segment->far)
+                taken += segment_sample(segment);
+            segment = segment_next(segment);
+        } while (segment != first);
+    }
+    return taken * (LANE_SLOTS / SAMPLES) * 2 * LOOK_NS;
+}
+
+/* Measuring takes a thousandth of that: often enough, and at once when growth was told. */
+static uint64_t measure_period(uint64_t most)
+{
+    return most / 16;
+}
+
+static uint64_t lead_time(hwt_timer *timer, uint64_t now)
+{
+    struct look *look = &timer->worker.look;
+    uint64_t most = lead_at_most(timer);
+
+    if (most > 0 &&
+        (now >= look->measured + measure_period(look->most) || most >= 2 * look->most)) {
+        look->lead = measure_lead(timer);
+        look->measured = now;
+        look->most = most;
+    }
+    return min_u64(look->lead, most);
 }
 
 /*
  * What is due soon is taken with what is due: within half the time since the last look, or a few
  * ticks, or so long that no look is late for what is left. That is mostly cancelled in time.
  */
-static uint64_t take_beyond(const hwt_timer *timer, struct segment *segment, uint64_t now)
+static uint64_t take_beyond(hwt_timer *timer, struct segment *segment, uint64_t now)
 {
     uint64_t since = segment->swept ? segment->swept : timer->worker.started;
 
     since = now > since ? now - since : 0;
     segment->swept = now;
-    return max_u64(max_u64(since / 2, NEAR_TICKS * timer->tick_ns), 2 * lead_time(timer));
+    return max_u64(max_u64(since / 2, NEAR_TICKS * timer->tick_ns), 2 * lead_time(timer, now));
 }
 
-static uint64_t take_up_to(const hwt_timer *timer, struct segment *segment, uint64_t horizon)
+static uint64_t take_up_to(hwt_timer *timer, struct segment *segment, uint64_t horizon)
 {
     if (horizon >= DEADLINE_NEVER)
         return DEADLINE_NEVER;
@@ -264,13 +301,14 @@ static bool look_for_one(hwt_timer *timer, struct lane *lane, uint64_t now, uint
 
 bool intake_ahead(hwt_timer *timer)
 {
-    uint64_t lead = lead_time(timer), now;
     bool found = timer->worker.look.segment != NULL;
+    uint64_t now, lead;
 
     timer_check_acting(timer);
-    if (!found && lead > 0) {
+    if (!found && lead_at_most(timer) > 0) {
         now = timer_now(timer);
-        for (unsigned i = 0; i < timer->lanes.count && !found; i++)
+        lead = lead_time(timer, now);
+        for (unsigned i = 0; i < timer->lanes.count && lead > 0 && !found; i++)
             found = look_for_one(timer, &timer->lanes.lane[i], now, lead);
     }
     if (found)
@@ -278,19 +316,40 @@ bool intake_ahead(hwt_timer *timer)
     return found;
 }
 
-uint64_t intake_ahead_at(hwt_timer *timer, uint64_t until)
+/*
+ * Where there are more segments than one to a lane, there has been a crowd, and another one may
+ * gather of which nobody tells, because it fits where the first was: so it is measured when there
+ * just is time enough to look, and after half of the time that is left.
+ */
+static uint64_t measure_time(const hwt_timer *timer, const struct segment *segment, uint64_t now)
 {
-    uint64_t lead = lead_time(timer), at = UINT64_MAX;
+    uint64_t most = lead_at_most(timer), earliest = load_seq(&segment->earliest), left;
 
-    if (lead == 0)
+    if (load_relaxed(&timer->lanes.store.far_groups) <= timer->lanes.count * LANE_GROUPS ||
+        !segment->far || earliest >= DEADLINE_NEVER || earliest <= now)
         return UINT64_MAX;
+    left = earliest - now;
+    if (left > most)
+        return earliest - most;
+    return left / 2 > measure_period(most) ? now + left / 2 : UINT64_MAX;
+}
+
+uint64_t intake_ahead_at(hwt_timer *timer, uint64_t now, uint64_t until)
+{
+    uint64_t most = lead_at_most(timer), lead, at = UINT64_MAX;
+
+    if (most == 0)
+        return UINT64_MAX;
+    lead = lead_time(timer, now);
     for (unsigned i = 0; i < timer->lanes.count; i++) {
         const struct lane *lane = &timer->lanes.lane[i];
         const struct segment *segment = lane->first;
-        if (load_seq(&lane->earliest) > deadline_after(until, lead))
+        if (load_seq(&lane->earliest) > deadline_after(until, most))
             continue;
         do {
-            at = min_u64(at, look_time(segment, lead));
+            at = min_u64(at, measure_time(timer, segment, now));
+            if (lead > 0)
+                at = min_u64(at, look_time(segment, lead));
             segment = segment_next(segment);
         } while (segment != lane->first);
     }
@@ -313,7 +372,7 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 void intake_tell_far(hwt_timer *timer, uint64_t now)
 {
     struct worker *w = &timer->worker;
-    uint64_t distance = max_u64(FAR_TICKS * timer->tick_ns, 2 * lead_time(timer));
+    uint64_t distance = max_u64(FAR_TICKS * timer->tick_ns, 2 * lead_time(timer, now));
 
     if (likely(w->told_far && now >= w->told_far && now - w->told_far < distance / 4))
         return;

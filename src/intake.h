@@ -20,8 +20,8 @@ bool intake(hwt_timer *timer, uint64_t horizon);
  * none to be done now. Not while tasks run.
  */
 bool intake_ahead(hwt_timer *timer);
-/* When that will be so, if it is before `until`; UINT64_MAX otherwise. */
-uint64_t intake_ahead_at(hwt_timer *timer, uint64_t until);
+/* When it should be asked next, if that is before `until`; UINT64_MAX otherwise. */
+uint64_t intake_ahead_at(hwt_timer *timer, uint64_t now, uint64_t until);
 /* Between two hands of tasks: a smaller portion of the notices, and nothing else. */
 void intake_between(hwt_timer *timer);
 

@@ -148,8 +148,7 @@ static void use_again(struct segment *segment)
         add_seq(&segment->store->far_groups, retired - 1); /* as above */
 }
 
-/* Of SAMPLES slots, how many are taken. */
-static unsigned sample(const struct segment *segment)
+unsigned segment_sample(const struct segment *segment)
 {
     unsigned taken = 0;
 
@@ -168,7 +167,7 @@ struct segment *segment_with_room(struct segment_store *store, struct segment *h
             continue;
         if (unlikely(load_relaxed(&segment->retired)))
             retired = segment;
-        else if (sample(segment) < SAMPLES_TAKEN)
+        else if (segment_sample(segment) < SAMPLES_TAKEN)
             return segment;
     } while (segment != here);
     if (!retired)
@@ -252,7 +251,7 @@ static bool has_few(const struct segment *here)
 
     do {
         if (segment->far == here->far && !load_relaxed(&segment->retired)) {
-            taken += sample(segment);
+            taken += segment_sample(segment);
             in_use++;
         }
         segment = segment_next(segment);

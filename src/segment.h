@@ -185,6 +185,8 @@ static inline bool segment_doubled(uint32_t before, uint32_t groups)
 
 /* So many groups, from the first on, have been filled by now. True: it is to be told (above). */
 bool segment_raise_groups(struct segment *segment, uint32_t groups);
+/* How many slots are taken, of SAMPLES that are looked at. */
+unsigned segment_sample(const struct segment *segment);
 /* Where to go on after the last slot of `here`; does a piece of the work of becoming fewer. */
 struct segment *segment_after(struct segment *here);
 

@@ -42,6 +42,8 @@ struct look {
     uint64_t near;           /* what is due up to then is taken ... */
     uint64_t left;           /* ... and of the rest this is the earliest so far */
     struct segment *last;    /* the one before: the next is looked for behind it */
+    uint64_t lead;           /* so long before it is due, by what was measured ... */
+    uint64_t measured, most; /* ... then, when it could be so much */
 };
 
 /*

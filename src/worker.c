@@ -241,7 +241,7 @@ static void sleep_until_due(hwt_timer *timer)
         return;
     now = timer_now(timer);
     until = wake_up_time(timer, wake_before, now);
-    until = min_u64(until, intake_ahead_at(timer, until));
+    until = min_u64(until, intake_ahead_at(timer, now, until));
     if (until > now) {
         pay_wake(timer, now);
         park_sleep(&timer->park, until);

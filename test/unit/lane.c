@@ -343,7 +343,7 @@ static void map_many(struct lanes *of)
 Test(lane, segments_go_with_their_lanes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct lanes other;
+    struct lanes other = {0};
     unsigned char in_core;
 
     map_many(&other);
@@ -358,7 +358,7 @@ Test(lane, segments_go_with_their_lanes)
 /* Where there is no room for a bunch there may be some for one segment. */
 Test(lane, segments_come_one_by_one_at_need)
 {
-    struct lanes other;
+    struct lanes other = {0};
 
     most_memory = 4 * SEGMENT_SIZE;
     map_many(&other);
