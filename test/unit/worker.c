@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "support.h"
-#include "timer.h"
 
 TestSuite(worker, .init = test_arm);
 
@@ -23,80 +22,6 @@ static hwt_timer *timer_of_kind(hwt_wheel_kind wheel)
     config.wheel = wheel;
     cr_assert_eq(hwt_timer_create(&timer, &config), 0);
     return timer;
-}
-
-/* ---- much that is far away ---- */
-
-enum { CROWD = 100000, ATTEMPTS = 5 };
-
-struct crowd {
-    uint64_t scheduled; /* when the first of them was */
-    atomic_uint looked; /* so many segments were looked through since, before that one was due */
-    atomic_uint ran;
-};
-
-/* Runs on the worker: so what it has written may be read. */
-static void first_of_crowd(hwt_timeout *timeout, void *arg)
-{
-    const hwt_timer *timer = hwt_timeout_timer(timeout);
-    struct crowd *crowd = arg;
-
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct segment *first = timer->lanes.lane[i].first, *segment = first;
-        do {
-            if (segment->swept > crowd->scheduled && segment->swept < hwt_timeout_deadline(timeout))
-                atomic_fetch_add(&crowd->looked, segment->far);
-            segment = segment_next(segment);
-        } while (segment != first);
-    }
-    atomic_fetch_add(&crowd->ran, 1);
-}
-
-static bool crowd_is_met_ahead(hwt_timer *timer)
-{
-    struct crowd crowd = {.scheduled = hwt_timer_now(timer)};
-    uint64_t first = crowd.scheduled + HWT_MSEC(400);
-
-    cr_assert_eq(hwt_new_timeout_at(timer, first_of_crowd, &crowd, first, NULL), 0);
-    for (uint64_t i = 1; i < CROWD; i++) {
-        uint64_t later = i * 7919 % CROWD * 1000; /* over a tenth of a second */
-        cr_assert_eq(hwt_new_timeout_at(timer, count_task, &crowd.ran, first + later, NULL), 0);
-    }
-    cr_assert(wait_count(&crowd.ran, CROWD));
-    return atomic_load(&crowd.looked) >= CROWD / LANE_SLOTS;
-}
-
-/*
- * G4: to look through all when the first comes due would make those late that are due by then. Of
- * the second crowd nobody is told, because it fits where the first one was. A worker that has no
- * CPU for all that time cannot look ahead: hence several attempts.
- */
-WHEEL_TEST(worker, what_is_far_is_met_ahead)
-{
-    bool ahead = false;
-
-    for (unsigned i = 0; i < ATTEMPTS && !ahead; i++) {
-        hwt_timer *timer = timer_of_kind(wheel);
-        ahead = crowd_is_met_ahead(timer) && crowd_is_met_ahead(timer);
-        cr_assert_eq(hwt_timer_destroy(timer), 0);
-    }
-    cr_assert(ahead);
-}
-
-/* G5: it is told of what grows, and then sleeps on. */
-Test(worker, what_is_far_costs_few_wake_ups)
-{
-    hwt_timer *timer = worker_timer();
-    uint64_t settled;
-
-    for (unsigned i = 0; i < CROWD; i++)
-        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), NULL), 0);
-    sleep_ms(50);
-    settled = stats_of(timer).wakeups;
-    cr_assert_leq(settled, 20);
-    sleep_ms(200);
-    cr_assert_eq(stats_of(timer).wakeups, settled);
-    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
 /* ---- start ---- */
