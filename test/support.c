@@ -143,6 +143,16 @@ hwt_timer *worker_timer(void)
     return hwt_timer_create(&timer, NULL) == 0 ? timer : NULL;
 }
 
+hwt_timer *timer_of_kind(hwt_wheel_kind wheel)
+{
+    hwt_timer *timer = NULL;
+    hwt_config config;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    return hwt_timer_create(&timer, &config) == 0 ? timer : NULL;
+}
+
 /* ---- probes ---- */
 
 static _Atomic uint64_t next_order;

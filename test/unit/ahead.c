@@ -4,20 +4,10 @@
  * is due (src/intake.c), and sleeps until then.
  */
 #include <criterion/criterion.h>
+#include <inttypes.h>
 
 #include "support.h"
 #include "timer.h"
-
-static hwt_timer *timer_of_kind(hwt_wheel_kind wheel)
-{
-    hwt_timer *timer = NULL;
-    hwt_config config;
-
-    hwt_config_init(&config);
-    config.wheel = wheel;
-    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
-    return timer;
-}
 
 enum { CROWD = 100000, ATTEMPTS = 5 };
 
@@ -53,16 +43,22 @@ static void first_of_crowd(hwt_timeout *timeout, void *arg)
     atomic_fetch_add(&crowd->ran, 1);
 }
 
+/* All but the first, over a second: a look leaves some of them. */
+static void submit_crowd(hwt_timer *timer, uint64_t first, atomic_uint *ran)
+{
+    for (uint64_t i = 1; i < CROWD; i++) {
+        uint64_t later = i * 7919 % CROWD * 10000;
+        cr_assert_eq(hwt_new_timeout_at(timer, count_task, ran, first + later, NULL), 0);
+    }
+}
+
 static bool crowd_is_met_ahead(hwt_timer *timer)
 {
     struct crowd crowd = {.scheduled = hwt_timer_now(timer)};
     uint64_t first = crowd.scheduled + HWT_MSEC(400);
 
     cr_assert_eq(hwt_new_timeout_at(timer, first_of_crowd, &crowd, first, NULL), 0);
-    for (uint64_t i = 1; i < CROWD; i++) {
-        uint64_t later = i * 7919 % CROWD * 1000; /* over a tenth of a second */
-        cr_assert_eq(hwt_new_timeout_at(timer, count_task, &crowd.ran, first + later, NULL), 0);
-    }
+    submit_crowd(timer, first, &crowd.ran);
     cr_assert(wait_count(&crowd.ran, CROWD));
     return atomic_load(&crowd.looked) >= LOOKED;
 }
@@ -83,6 +79,37 @@ WHEEL_TEST(ahead, what_is_far_is_met_ahead)
         cr_assert_eq(hwt_timer_destroy(timer), 0);
     }
     cr_assert(ahead);
+}
+
+static void show(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+/* Mostly while a segment is being looked through, of which nobody else knows what it holds. */
+static void visit_crowd(hwt_wheel_kind wheel, uint64_t before)
+{
+    hwt_timer *timer = timer_of_kind(wheel);
+    uint64_t first = hwt_timer_now(timer) + HWT_MSEC(200);
+    atomic_uint ran = 0;
+    int64_t shown;
+
+    submit_crowd(timer, first, &ran);
+    while (hwt_timer_now(timer) < first - before)
+        continue;
+    shown = hwt_timer_visit(timer, show, NULL);
+    if (hwt_timer_now(timer) < first)
+        cr_assert_eq(shown, CROWD - 1, "%ld shown, %" PRIu64 " us before", (long)shown,
+                     before / 1000);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* G4, C18: what is asked of all that is pending finds all, a look that is broken off or not. */
+WHEEL_TEST(ahead, a_visit_in_the_middle)
+{
+    for (uint64_t before = HWT_MSEC(20); before > HWT_MSEC(10); before -= HWT_USEC(700))
+        visit_crowd(wheel, before);
 }
 
 /* G5: it is told of what grows, and then sleeps on. */

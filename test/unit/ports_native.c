@@ -21,17 +21,6 @@ TestSuite(go, .init = test_arm);
 TestSuite(kernel, .init = test_arm);
 TestSuite(uv, .init = test_arm);
 
-static hwt_timer *timer_of_kind(hwt_wheel_kind wheel)
-{
-    hwt_timer *timer = NULL;
-    hwt_config config;
-
-    hwt_config_init(&config);
-    config.wheel = wheel;
-    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
-    return timer;
-}
-
 static hwt_timeout *at(rig *r, probe *p, uint64_t ms)
 {
     hwt_timeout *timeout = NULL;

@@ -13,17 +13,6 @@
 
 TestSuite(worker, .init = test_arm);
 
-static hwt_timer *timer_of_kind(hwt_wheel_kind wheel)
-{
-    hwt_timer *timer = NULL;
-    hwt_config config;
-
-    hwt_config_init(&config);
-    config.wheel = wheel;
-    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
-    return timer;
-}
-
 /* ---- start ---- */
 
 Test(worker, starts_when_told)
