@@ -7,10 +7,10 @@
 
 #include "extra.h"
 #include "filing.h"
+#include "lead.h"
 
 #define NEAR_TICKS 4
 #define FAR_TICKS  64
-#define LEAD_MOST  UINT64_C(1000000000) /* enough for ten million */
 
 /* From a lane: the first time that the worker sees it. */
 static void meet(hwt_timer *timer, hwt_timeout *timeout)
@@ -150,56 +150,6 @@ static void collect_spill(hwt_timer *timer, struct lane *lane)
 }
 
 /*
- * How long it may take to look through all that is far away, twice, because the worker hears of
- * growth only when it is twice as much. 0: so little that it can wait until it is due; or who
- * drives comes when he likes.
- */
-static uint64_t lead_at_most(const hwt_timer *timer)
-{
-    uint64_t groups = load_seq(&timer->lanes.store.far_groups);
-
-    if (likely(groups < AHEAD_FROM) || timer->drive == HWT_DRIVE_CALLER)
-        return 0;
-    return min_u64(groups * 2 * GROUP_SLOTS * LOOK_NS, LEAD_MOST);
-}
-
-/* Slots that were filled once may be empty now: by samples. */
-static uint64_t measure_lead(const hwt_timer *timer)
-{
-    uint64_t taken = 0;
-
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct segment *first = timer->lanes.lane[i].first, *segment = first;
-        do {
-            if (segment->far)
-                taken += segment_sample(segment);
-            segment = segment_next(segment);
-        } while (segment != first);
-    }
-    return taken * (LANE_SLOTS / SAMPLES) * 2 * LOOK_NS;
-}
-
-/* Measuring takes a thousandth of that: often enough, and at once when growth was told. */
-static uint64_t measure_period(uint64_t most)
-{
-    return most / 16;
-}
-
-static uint64_t lead_time(hwt_timer *timer, uint64_t now)
-{
-    struct look *look = &timer->worker.look;
-    uint64_t most = lead_at_most(timer);
-
-    if (most > 0 &&
-        (now >= look->measured + measure_period(look->most) || most >= 2 * look->most)) {
-        look->lead = measure_lead(timer);
-        look->measured = now;
-        look->most = most;
-    }
-    return min_u64(look->lead, most);
-}
-
-/*
  * What is due soon is taken with what is due: within half the time since the last look, or a few
  * ticks, or so long that no look is late for what is left. That is mostly cancelled in time.
  */
@@ -233,23 +183,23 @@ static void sweep_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
     lane_restore_earliest(lane);
 }
 
-/* ---- ahead of its time ---- */
+/* ---- a segment, a portion at a time: for ahead.c ---- */
 
-/* From when on, if at all: not soon again, because what was submitted meanwhile is hardly much. */
-static uint64_t look_time(const struct segment *segment, uint64_t lead)
+bool intake_begin_look(hwt_timer *timer, struct segment *segment, uint64_t now, uint64_t until)
 {
-    uint64_t earliest = load_seq(&segment->earliest);
+    struct look *look = &timer->worker.look;
 
-    if (!segment->far || earliest >= DEADLINE_NEVER)
-        return UINT64_MAX;
-    return max_u64(earliest > lead ? earliest - lead : 0, segment->swept + lead);
+    look->earliest = take_bound(timer, &segment->earliest, until);
+    if (look->earliest == UINT64_MAX)
+        return false;
+    look->segment = segment;
+    look->group = 0;
+    look->left = UINT64_MAX;
+    look->near = deadline_after(max_u64(now, look->earliest), take_beyond(timer, segment, now));
+    return true;
 }
 
-/*
- * A portion of the one that is being looked through. Only the worker knows of its deadlines until
- * that is done, so he makes no plan before.
- */
-static void look_on(hwt_timer *timer, unsigned groups)
+void intake_look_on(hwt_timer *timer, unsigned groups)
 {
     struct look *look = &timer->worker.look;
     struct segment *segment = look->segment;
@@ -266,95 +216,7 @@ static void look_on(hwt_timer *timer, unsigned groups)
     look->segment = NULL;
 }
 
-static bool look_begin(hwt_timer *timer, struct segment *segment, uint64_t now, uint64_t lead)
-{
-    struct look *look = &timer->worker.look;
-
-    if (look_time(segment, lead) > now)
-        return false;
-    look->earliest = take_bound(timer, &segment->earliest, deadline_after(now, lead));
-    if (look->earliest == UINT64_MAX)
-        return false;
-    look->segment = segment;
-    look->group = 0;
-    look->left = UINT64_MAX;
-    look->near = deadline_after(max_u64(now, look->earliest), take_beyond(timer, segment, now));
-    return true;
-}
-
-/* Behind the one before, so that not all are asked each time. */
-static bool look_for_one(hwt_timer *timer, struct lane *lane, uint64_t now, uint64_t lead)
-{
-    struct segment *last = timer->worker.look.last;
-    struct segment *first = last && last->lane == lane ? segment_next(last) : lane->first;
-    struct segment *segment = first;
-
-    if (load_seq(&lane->earliest) > deadline_after(now, lead))
-        return false;
-    do {
-        if (look_begin(timer, segment, now, lead))
-            return true;
-        segment = segment_next(segment);
-    } while (segment != first);
-    return false;
-}
-
-bool intake_ahead(hwt_timer *timer)
-{
-    bool found = timer->worker.look.segment != NULL;
-    uint64_t now, lead;
-
-    timer_check_acting(timer);
-    if (!found && lead_at_most(timer) > 0) {
-        now = timer_now(timer);
-        lead = lead_time(timer, now);
-        for (unsigned i = 0; i < timer->lanes.count && lead > 0 && !found; i++)
-            found = look_for_one(timer, &timer->lanes.lane[i], now, lead);
-    }
-    if (found)
-        look_on(timer, AHEAD_GROUPS);
-    return found;
-}
-
-/*
- * Where there are more segments than one to a lane, there has been a crowd, and another one may
- * gather of which nobody tells, because it fits where the first was: so it is measured when there
- * just is time enough to look, and after half of the time that is left.
- */
-static uint64_t measure_time(const hwt_timer *timer, const struct segment *segment, uint64_t now)
-{
-    uint64_t most = lead_at_most(timer), earliest = load_seq(&segment->earliest), left;
-
-    if (load_relaxed(&timer->lanes.store.far_groups) <= timer->lanes.count * LANE_GROUPS ||
-        !segment->far || earliest >= DEADLINE_NEVER || earliest <= now)
-        return UINT64_MAX;
-    left = earliest - now;
-    if (left > most)
-        return earliest - most;
-    return left / 2 > measure_period(most) ? now + left / 2 : UINT64_MAX;
-}
-
-uint64_t intake_ahead_at(hwt_timer *timer, uint64_t now, uint64_t until)
-{
-    uint64_t most = lead_at_most(timer), lead, at = UINT64_MAX;
-
-    if (most == 0)
-        return UINT64_MAX;
-    lead = lead_time(timer, now);
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct lane *lane = &timer->lanes.lane[i];
-        const struct segment *segment = lane->first;
-        if (load_seq(&lane->earliest) > deadline_after(until, most))
-            continue;
-        do {
-            at = min_u64(at, measure_time(timer, segment, now));
-            if (lead > 0)
-                at = min_u64(at, look_time(segment, lead));
-            segment = segment_next(segment);
-        } while (segment != lane->first);
-    }
-    return at < until ? at : UINT64_MAX;
-}
+/* ---- a pass's ---- */
 
 static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 {
@@ -389,7 +251,7 @@ bool intake(hwt_timer *timer, uint64_t horizon)
     if (horizon < DEADLINE_NEVER)
         intake_tell_far(timer, horizon);
     if (unlikely(timer->worker.look.segment != NULL) && timer->worker.look.earliest <= horizon)
-        look_on(timer, LANE_GROUPS);
+        intake_look_on(timer, LANE_GROUPS);
     for (unsigned i = 0; i < timer->lanes.count; i++)
         quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
     return quiet;

@@ -14,16 +14,16 @@
  * DEADLINE_NEVER all of everything. For stop: false, if a producer was on its way to a spill.
  */
 bool intake(hwt_timer *timer, uint64_t horizon);
-/*
- * Where much lies in lanes that is far away, all of it cannot be looked through when the first of
- * it comes due: the worker begins earlier, and does a portion between two passes. False: there is
- * none to be done now. Not while tasks run.
- */
-bool intake_ahead(hwt_timer *timer);
-/* When it should be asked next, if that is before `until`; UINT64_MAX otherwise. */
-uint64_t intake_ahead_at(hwt_timer *timer, uint64_t now, uint64_t until);
 /* Between two hands of tasks: a smaller portion of the notices, and nothing else. */
 void intake_between(hwt_timer *timer);
+
+/*
+ * A segment ahead of its time (ahead.c), if there is anything in it up to `until`. Nobody else
+ * knows of its deadlines until all of it has been looked at: so no plan is made before.
+ */
+bool intake_begin_look(hwt_timer *timer, struct segment *segment, uint64_t now, uint64_t until);
+/* So many groups more of it. */
+void intake_look_on(hwt_timer *timer, unsigned groups);
 
 /*
  * For the producers, what is far away: from time to time, because they read it with every

@@ -42,8 +42,13 @@ struct look {
     uint64_t near;           /* what is due up to then is taken ... */
     uint64_t left;           /* ... and of the rest this is the earliest so far */
     struct segment *last;    /* the one before: the next is looked for behind it */
-    uint64_t lead;           /* so long before it is due, by what was measured ... */
-    uint64_t measured, most; /* ... then, when it could be so much */
+};
+
+/* The worker's own: how long before they are due segments are to be looked through (lead.c). */
+struct lead {
+    uint64_t time;     /* by what was measured ... */
+    uint64_t measured; /* ... then ... */
+    uint64_t most;     /* ... when it could be so much */
 };
 
 /*
@@ -78,6 +83,7 @@ struct worker {
     uint64_t started;  /* never changes: when it was created */
     uint64_t told_far; /* when the lanes were last told what is far away */
     struct look look;
+    struct lead lead;
     struct pool_return *returns; /* per lane */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */

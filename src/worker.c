@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker.h"
 
+#include "ahead.h"
 #include "driver.h"
 #include "filing.h"
 #include "guard.h"
@@ -241,7 +242,7 @@ static void sleep_until_due(hwt_timer *timer)
         return;
     now = timer_now(timer);
     until = wake_up_time(timer, wake_before, now);
-    until = min_u64(until, intake_ahead_at(timer, now, until));
+    until = min_u64(until, ahead_time(timer, until));
     if (until > now) {
         pay_wake(timer, now);
         park_sleep(&timer->park, until);
@@ -290,7 +291,7 @@ static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
             return;
         if (unlikely(load_relaxed(&timer->asked)))
             attend(timer);
-        else if (!intake_ahead(timer))
+        else if (!ahead_look(timer))
             sleep_until_due(timer);
     }
 }

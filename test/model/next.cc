@@ -605,7 +605,7 @@ struct next : rl::test_suite<next, THREADS> {
             collect(i, horizon, near);
     }
 
-    /* intake_ahead: a segment whose time has not come, perhaps with a pass in between. */
+    /* ahead_look: a segment whose time has not come, perhaps with a pass in between. */
     void look_early(unsigned horizon, unsigned near)
     {
         unsigned lane = rl::rand(LANES);

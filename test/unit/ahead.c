@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Many timeouts that are far away: the worker begins to look through them before the first of them
- * is due (src/intake.c), and sleeps until then.
+ * is due (src/ahead.c), and sleeps until then.
  */
 #include <criterion/criterion.h>
 #include <inttypes.h>

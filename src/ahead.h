@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Looking ahead. Where much lies in lanes that is far away, all of it cannot be looked through when
+ * the first of it comes due: the worker begins earlier (lead.h), and does a portion between two
+ * passes. Only the worker, or whoever acts as the worker, and not while tasks run.
+ */
+#ifndef HWT_AHEAD_H
+#define HWT_AHEAD_H
+
+#include "timer.h"
+
+/* A portion. False: there is none to be done now. */
+bool ahead_look(hwt_timer *timer);
+/* When there is one, or when it should be asked again, if that is before `until`; or UINT64_MAX. */
+uint64_t ahead_time(hwt_timer *timer, uint64_t until);
+
+#endif

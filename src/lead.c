@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "lead.h"
+
+#define LEAD_MOST UINT64_C(1000000000) /* enough for ten million */
+
+/* Twice what it takes, because the worker hears of growth only when it is twice as much. */
+uint64_t lead_at_most(const hwt_timer *timer)
+{
+    uint64_t groups = load_seq(&timer->lanes.store.far_groups);
+
+    if (likely(groups < AHEAD_FROM) || timer->drive == HWT_DRIVE_CALLER)
+        return 0;
+    return min_u64(groups * 2 * GROUP_SLOTS * LOOK_NS, LEAD_MOST);
+}
+
+/* Measuring takes a thousandth of that: often enough, and at once when growth was told. */
+uint64_t lead_period(uint64_t most)
+{
+    return most / 16;
+}
+
+/* Slots that were filled once may be empty now: by samples. */
+static uint64_t measure(const hwt_timer *timer)
+{
+    uint64_t taken = 0;
+
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        const struct segment *first = timer->lanes.lane[i].first, *segment = first;
+        do {
+            if (segment->far)
+                taken += segment_sample(segment);
+            segment = segment_next(segment);
+        } while (segment != first);
+    }
+    return taken * (LANE_SLOTS / SAMPLES) * 2 * LOOK_NS;
+}
+
+uint64_t lead_time(hwt_timer *timer, uint64_t now)
+{
+    struct lead *lead = &timer->worker.lead;
+    uint64_t most = lead_at_most(timer);
+
+    if (most > 0 && (now >= lead->measured + lead_period(lead->most) || most >= 2 * lead->most)) {
+        lead->time = measure(timer);
+        lead->measured = now;
+        lead->most = most;
+    }
+    return min_u64(lead->time, most);
+}
