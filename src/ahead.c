@@ -71,6 +71,11 @@ static bool had_a_crowd(const struct lanes *lanes)
     return load_relaxed(&lanes->store.far_groups) > lanes->count * LANE_GROUPS;
 }
 
+uint64_t ahead_warning(const hwt_timer *timer)
+{
+    return had_a_crowd(&timer->lanes) ? lead_at_most(timer) : 0;
+}
+
 uint64_t ahead_time(hwt_timer *timer, uint64_t until)
 {
     uint64_t most = lead_at_most(timer), now, lead, at = UINT64_MAX;

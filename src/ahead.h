@@ -11,6 +11,8 @@
 
 /* A portion. False: there is none to be done now. */
 bool ahead_look(hwt_timer *timer);
+/* So long before the deadline of what is submitted while he sleeps the worker wants to be awake. */
+uint64_t ahead_warning(const hwt_timer *timer);
 /* When there is one, or when it should be asked again, if that is before `until`; or UINT64_MAX. */
 uint64_t ahead_time(hwt_timer *timer, uint64_t until);
 

@@ -2,6 +2,7 @@
 /* The caller's own thread as the worker, and a descriptor that tells its event loop when. */
 #include <errno.h>
 
+#include "ahead.h"
 #include "driver.h"
 #include "filing.h"
 #include "guard.h"
@@ -32,10 +33,14 @@ static int say_stopped(hwt_timer *timer)
 static int drive(hwt_timer *timer)
 {
     struct guard guard GUARDED = {.leave = worker_stop_driving, .what = timer};
+    int ran;
 
     guard_begin(&guard);
     park_leave(&timer->park);
-    return worker_pass(timer, true);
+    ran = worker_pass(timer, true);
+    if (timer_is_ours(timer))
+        ahead_look(timer);
+    return ran;
 }
 
 int hwt_timer_advance(hwt_timer *timer)

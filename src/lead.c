@@ -8,7 +8,7 @@ uint64_t lead_at_most(const hwt_timer *timer)
 {
     uint64_t groups = load_seq(&timer->lanes.store.far_groups);
 
-    if (likely(groups < AHEAD_FROM) || timer->drive == HWT_DRIVE_CALLER)
+    if (likely(groups < AHEAD_FROM) || load_relaxed(&timer->park.kind) == PARK_NONE)
         return 0;
     return min_u64(groups * 2 * GROUP_SLOTS * LOOK_NS, LEAD_MOST);
 }

@@ -10,8 +10,8 @@
 #include "timer.h"
 
 /*
- * By how much was ever filled. 0: so little that it can wait until it is due; or who drives comes
- * when he likes.
+ * By how much was ever filled. 0: so little that it can wait until it is due; or nobody sleeps, and
+ * who drives comes when he likes.
  */
 uint64_t lead_at_most(const hwt_timer *timer);
 /* So often it is measured, when that is at most `most`. */

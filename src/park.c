@@ -54,10 +54,10 @@ static uint64_t alarm_time(uint64_t alarm)
     return alarm >> ALARM_BITS;
 }
 
-/* When the descriptor shall fire for this deadline. */
-static uint64_t time_for(const struct park *park, uint64_t deadline)
+/* When the descriptor shall fire: for this deadline, and so much later. */
+static uint64_t alarm_for(uint64_t deadline, uint64_t slack)
 {
-    return min_u64(max_u64(deadline, AT_ONCE) + park->slack, ALARM_LAST);
+    return min_u64(max_u64(deadline, AT_ONCE) + slack, ALARM_LAST);
 }
 
 static int set_timer(const struct park *park, uint64_t time)
@@ -117,6 +117,7 @@ static void plan_alarm(struct park *park, uint64_t time)
 void park_init(struct park *park, uint64_t slack)
 {
     store_relaxed(&park->wake_before, 0);
+    park_foresee(park, slack, 0);
     store_relaxed(&park->parked, AWAKE);
     store_relaxed(&park->alarm, ALARM_LAST << ALARM_BITS | ALARM_SET);
     store_relaxed(&park->kind, PARK_NONE);
@@ -136,10 +137,15 @@ void park_publish(struct park *park, uint64_t wake_before)
         store_relaxed(&park->parked, in_state(load_relaxed(&park->parked) + STATES, ASLEEP));
         store_seq(&park->wake_before, wake_before);
     } else if (kind == PARK_TIMERFD) {
-        plan_alarm(park, time_for(park, wake_before));
+        plan_alarm(park, alarm_for(wake_before, park->slack));
         store_seq(&park->wake_before, wake_before);
         park->timer_denied = set_alarm(park) != 0;
     }
+}
+
+void park_sooner(struct park *park, uint64_t time)
+{
+    lower_alarm(park, alarm_for(time, 0));
 }
 
 static void sleep_on_timer(struct park *park, uint64_t until)
@@ -149,6 +155,8 @@ static void sleep_on_timer(struct park *park, uint64_t until)
     if (unlikely(park->timer_denied)) {
         now = clock_system_now(park->clock);
         most = until > now ? until - now : 0;
+    } else {
+        park_sooner(park, until);
     }
     platform_timerfd_wait(park->timer_denied ? -1 : load_relaxed(&park->fd), park->bell, most);
 }
@@ -167,10 +175,21 @@ void park_leave(struct park *park)
     store_relaxed(&park->parked, in_state(load_relaxed(&park->parked), AWAKE));
 }
 
+/* As the plan said that is being slept for, or one before. */
+static uint64_t alarm_meanwhile(const struct park *park, uint64_t deadline)
+{
+    uint64_t lead = load_relaxed(&park->lead);
+
+    if (deadline <= lead) /* at once, too, if it is urgent beside all deadlines: 0 */
+        return AT_ONCE;
+    return lead ? alarm_for(deadline - lead, 0)
+                : alarm_for(deadline, load_relaxed(&park->held_back));
+}
+
 void park_wake_at(struct park *park, uint64_t deadline)
 {
     if (load_acquire(&park->kind) == PARK_TIMERFD) /* pairs with the store when it is created */
-        lower_alarm(park, deadline > 0 ? time_for(park, deadline) : AT_ONCE);
+        lower_alarm(park, alarm_meanwhile(park, deadline));
     else
         wake_sleeper(park);
 }

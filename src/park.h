@@ -32,6 +32,9 @@ enum park_kind {
 struct park {
     /* shared: the worker publishes, everyone reads */
     alignas(CACHE_PAIR) _Atomic uint64_t wake_before; /* 0: awake, no wake-up is needed */
+    /* PARK_TIMERFD, for what is submitted then: it may be held back by so much, ... */
+    _Atomic uint64_t held_back;
+    _Atomic uint64_t lead; /* ... or the sleep shall end so much before its deadline */
     /* shared: everyone, by compare-and-swap */
     _Atomic uint32_t parked; /* PARK_FUTEX: the number of the sleep, and how far it has come */
     _Atomic uint64_t alarm;  /* PARK_TIMERFD: the time it is to be set to, and whether it is */
@@ -47,11 +50,22 @@ struct park {
 
 void park_init(struct park *park, uint64_t slack);
 
+/*
+ * The worker, before park_publish, for a descriptor: how long such a deadline may be held back, or
+ * how long before it he wants to be awake. At first: the slack, and 0.
+ */
+static inline void park_foresee(struct park *park, uint64_t held_back, uint64_t lead)
+{
+    store_relaxed(&park->held_back, held_back);
+    store_relaxed(&park->lead, lead);
+}
 /* The worker: about to sleep; deadlines below `wake_before` must wake it. */
 void park_publish(struct park *park, uint64_t wake_before);
+/* The worker, after that: the descriptor shall be readable at that time already. */
+void park_sooner(struct park *park, uint64_t time);
 /*
- * The worker: sleep until then, which is not after `wake_before` and the slack; a descriptor has
- * been set to the latter. Returns at the time, when woken, or for no reason.
+ * The worker: sleep until then, which is not after `wake_before` and the slack. Returns at the
+ * time, when woken, or for no reason.
  */
 void park_sleep(struct park *park, uint64_t until);
 /* The worker: awake again, or not going to sleep after all. */

@@ -61,7 +61,7 @@ HOT int submit(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline, hwt_ti
         quota_give(timer);
         return result;
     }
-    if (unlikely(result == LANE_GROWN) && timer->drive == HWT_DRIVE_WORKER)
+    if (unlikely(result == LANE_GROWN))
         deadline = 0; /* covered by no plan: the worker makes another */
     park_wake_for(&timer->park, deadline);
     return 0;

@@ -50,6 +50,7 @@
 
 /* the worker, the wheel, the agenda */
 #define HAND         64 /* tasks, until others are taken in */
+#define WAKES_SAVED  32 /* wake-ups that may come in a row before they are many */
 #define AGENDA_FRONT 1024
 #define LOT_FIRST    16 /* large chunks that a wheel asks malloc for the first time */
 #define TURNSTILES   64 /* words that those sleep on who wait for the end of a run */

@@ -12,10 +12,9 @@
 #include "visit.h"
 
 #define PREFETCH_AHEAD 12
-/* Wake-ups are few: one in so long, or in so many ticks; and so many that were saved. */
+/* Wake-ups are few: one in so long, or in so many ticks; and so many that were saved (sizes.h). */
 #define WAKE_NS        UINT64_C(1000000)
 #define WAKE_TICKS     16
-#define WAKES_SAVED    32
 
 /* ---- running ---- */
 
@@ -177,12 +176,26 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     return false;
 }
 
+/* What a submitter sets a descriptor to while nobody is awake who could say it better. */
+static void foresee(hwt_timer *timer, uint64_t held_back)
+{
+    park_foresee(&timer->park, held_back, ahead_warning(timer));
+}
+
 void worker_arm(hwt_timer *timer)
 {
-    uint64_t wake_before;
+    uint64_t wake_before, at;
 
-    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD && !worker_plan(timer, &wake_before))
+    if (load_relaxed(&timer->park.kind) != PARK_TIMERFD)
+        return;
+    foresee(timer, timer->park.slack);
+    if (timer->worker.look.segment || !worker_plan(timer, &wake_before)) {
         park_fire(&timer->park);
+        return;
+    }
+    at = ahead_time(timer, wake_before);
+    if (at < wake_before)
+        park_sooner(&timer->park, at);
 }
 
 void worker_stop_driving(void *driven)
@@ -238,9 +251,11 @@ static void sleep_until_due(hwt_timer *timer)
     uint64_t wake_before, until, now;
 
     file_flush_returns(timer, FILE_WORTH_RETURNING);
+    now = timer_now(timer);
+    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD)
+        foresee(timer, wakes_are_few(timer, now) ? 0 : timer->park.slack);
     if (!worker_plan(timer, &wake_before))
         return;
-    now = timer_now(timer);
     until = wake_up_time(timer, wake_before, now);
     until = min_u64(until, ahead_time(timer, until));
     if (until > now) {

@@ -59,6 +59,7 @@ enum {
     MOVE_NOT_COMPARED,
     PLANS_WHILE_LOOKING,
     LOOKED_LEFT_NOT_TOLD,
+    SOONER_BESIDE_THE_ALARM,
 };
 
 static const model_case mutants[] = {
@@ -102,6 +103,7 @@ static const model_case mutants[] = {
     {MOVE_NOT_COMPARED, "... or compares nothing"},
     {PLANS_WHILE_LOOKING, "worker plans while a segment is being looked through ahead"},
     {LOOKED_LEFT_NOT_TOLD, "what a look ahead leaves is not told"},
+    {SOONER_BESIDE_THE_ALARM, "worker sets the descriptor to his own time past what is wanted"},
 };
 
 enum corner {
@@ -118,6 +120,7 @@ enum corner {
     NUDGE_ADRIFT,
     LOOKED_AHEAD,
     LOOKED_IN_TIME,
+    READABLE_SOONER,
     CORNERS,
 };
 
@@ -801,6 +804,16 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             set_alarm();
     }
 
+    /* To look ahead, or because wake-ups are few. */
+    void park_sooner(unsigned time)
+    {
+        model_corner(READABLE_SOONER);
+        if (mutant != SOONER_BESIDE_THE_ALARM)
+            lower_alarm(time);
+        else if (time < load_seq(alarm) / 4)
+            exchange_seq(timer, time);
+    }
+
     void park_leave()
     {
         store_relaxed(wake_before, 0u);
@@ -913,6 +926,8 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
                 look_ahead();
             if (!plan(&until))
                 continue;
+            if (timerfd && until > now && rl::rand(3) == 0)
+                park_sooner(now + 1 + rl::rand(until < 20 ? until - now : 4));
             if (until > now)
                 more = timerfd ? sleep_on_timer() : sleep(until);
             park_leave();

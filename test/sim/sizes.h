@@ -39,6 +39,7 @@
 #define PLATFORM_ADDRESS_BITS 32
 
 #define HAND         2
+#define WAKES_SAVED  1
 #define AGENDA_FRONT 8
 #define LOT_FIRST    1
 #define TURNSTILES   2

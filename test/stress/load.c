@@ -189,7 +189,7 @@ static int play_load(const struct load_row *row)
 
     load.busy = row->produce == produce_mix;
     start_producers(producers, row);
-    load_open(row->wheel);
+    load_open(row);
     atomic_store(&load.go, 1);
     sample_until_all(&load.filled, row->producers);
     load_sample_until(stress_now() + SETTLING);
@@ -201,7 +201,7 @@ static int play_load(const struct load_row *row)
     verdict = load_verdict(row);
     for (unsigned i = 0; i < row->producers; i++)
         stress_join(producers[i].thread);
-    load_close();
+    load_close(row);
     return verdict;
 }
 
@@ -240,7 +240,7 @@ static int play_held(const struct load_row *row)
     int verdict;
 
     memset(kept, 0, sizeof *kept * row->each);
-    load_open(row->wheel);
+    load_open(row);
     fill_and_hold(&p, row->taken);
     for (unsigned i = 0; i < HELD_ROUNDS; i++) {
         replace(&p, i % p.each, row->moved);
@@ -255,14 +255,14 @@ static int play_held(const struct load_row *row)
     settle(&p);
     load_sample();
     verdict = load_verdict(row);
-    load_close();
+    load_close(row);
     return verdict;
 }
 
 /* ---- very many, scheduled well ahead: none of them is late ---- */
 static void note_run(hwt_timeout *timeout, void *arg)
 {
-    uint64_t late = load_lateness(hwt_timeout_deadline(timeout));
+    uint64_t late = load_lateness(timeout);
 
     if (late > atomic_load(&load.watched.worst_ns))
         atomic_store(&load.watched.worst_ns, late);
@@ -271,11 +271,12 @@ static void note_run(hwt_timeout *timeout, void *arg)
 
 static int play_crowd(const struct load_row *row)
 {
-    uint64_t from = stress_now() + HWT_MSEC(200) + row->each * AHEAD_EACH;
+    uint64_t from;
     int verdict;
 
     load.busy = true;
-    load_open(row->wheel);
+    load_open(row);
+    from = hwt_timer_now(load.timer) + HWT_MSEC(200) + row->each * AHEAD_EACH;
     for (unsigned i = 0; i < row->each; i++) {
         uint64_t deadline = from + stress_below(HWT_SEC(1));
         STRESS_OK(hwt_new_timeout_at(load.timer, note_run, NULL, deadline, NULL));
@@ -286,7 +287,7 @@ static int play_crowd(const struct load_row *row)
         load_sample_until(stress_now() + LOAD_SAMPLE);
     load_await_progress();
     verdict = load_verdict(row);
-    load_close();
+    load_close(row);
     return verdict;
 }
 
@@ -298,7 +299,7 @@ static int play_returns(const struct load_row *row)
     char line[80];
 
     memset(kept, 0, sizeof *kept * MANY);
-    load_open(row->wheel);
+    load_open(row);
     fill(&p);
     extra = load_sample();
     end_all(&p);
@@ -309,7 +310,7 @@ static int play_returns(const struct load_row *row)
     left = load_sample();
     end_all(&p);
     settle(&p);
-    load_close();
+    load_close(row);
     snprintf(line, sizeof line, "returns: %.1f MB of %.1f, the peak was %.1f", load_mb(left),
              load_mb(extra / 3), load_mb(extra));
     return load_say(left < extra / 3 ? 0 : LOAD_WRONG, "G6: too much is kept", line);
@@ -332,9 +333,10 @@ static int play_returns(const struct load_row *row)
         .taken = (was_taken), .moved = (is_moved)                                                  \
     }
 
-#define CROWD(n, kind)                                                                             \
+#define CROWD(n, kind, who, which)                                                                 \
     {                                                                                              \
-        .what = "crowd", .play = play_crowd, .producers = 1, .each = (n), .wheel = (kind)          \
+        .what = "crowd", .play = play_crowd, .producers = 1, .each = (n), .wheel = (kind),         \
+        .drive = (who), .clock = (which)                                                           \
     }
 
 static const struct load_row rows[] = {
@@ -358,8 +360,10 @@ static const struct load_row rows[] = {
     HELD(100, false, true),
     HELD(200000, true, false),
     HELD(200000, true, true),
-    CROWD(MANY, HWT_WHEEL_HIERARCHICAL),
-    CROWD(MANY, HWT_WHEEL_HASHED),
+    CROWD(MANY, HWT_WHEEL_HIERARCHICAL, HWT_DRIVE_WORKER, 0),
+    CROWD(MANY, HWT_WHEEL_HASHED, HWT_DRIVE_WORKER, 0),
+    CROWD(MANY, HWT_WHEEL_HIERARCHICAL, HWT_DRIVE_CALLER, 0),
+    CROWD(MANY, HWT_WHEEL_HASHED, HWT_DRIVE_CALLER, CLOCK_BOOTTIME),
     {.what = "returns", .play = play_returns},
 #else
     LOAD(8, 250),
@@ -371,8 +375,10 @@ static const struct load_row rows[] = {
     HELD(100, false, true),
     HELD(10000, true, false),
     HELD(10000, true, true),
-    CROWD(20000, HWT_WHEEL_HIERARCHICAL),
-    CROWD(20000, HWT_WHEEL_HASHED),
+    CROWD(20000, HWT_WHEEL_HIERARCHICAL, HWT_DRIVE_WORKER, 0),
+    CROWD(20000, HWT_WHEEL_HASHED, HWT_DRIVE_WORKER, 0),
+    CROWD(20000, HWT_WHEEL_HIERARCHICAL, HWT_DRIVE_CALLER, 0),
+    CROWD(20000, HWT_WHEEL_HASHED, HWT_DRIVE_CALLER, CLOCK_BOOTTIME),
 #endif
 };
 

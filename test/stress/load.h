@@ -12,6 +12,7 @@
 
 #include "stress.h"
 
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -42,6 +43,8 @@ struct load_row {
     void *(*produce)(void *producer); /* NULL: by the main thread, for as long as it takes */
     unsigned producers, each;         /* in flight */
     hwt_wheel_kind wheel;
+    hwt_drive drive;   /* by the caller: in a loop that waits for the descriptor */
+    clockid_t clock;   /* 0: the default */
     bool taken, moved; /* held: the wheel had them before, they are moved before they are ended */
 };
 
@@ -54,7 +57,8 @@ struct load_watch {
 struct load_state {
     hwt_timer *timer;
     hwt_timeout *periodic; /* the watched one */
-    pthread_t sleeping;
+    pthread_t sleeping, looping;
+    uint64_t ahead;                     /* its clock, of this program's */
     _Atomic uint64_t go, filled, ended; /* producers: begin; how many have got so far */
     _Atomic bool quit;                  /* producers, come home */
     _Atomic bool over;                  /* and then the sleeper */
@@ -83,8 +87,8 @@ static inline void load_note(struct load_watch *watch, uint64_t late)
     atomic_fetch_add(&watch->runs, 1);
 }
 
-/* How late it is now for something that is due then. */
-static inline uint64_t load_lateness(uint64_t due)
+/* How late it is now for something that is due then, on this program's clock. */
+static inline uint64_t load_lateness_at(uint64_t due)
 {
     uint64_t since = atomic_load(&load.since), now = stress_now();
 
@@ -92,10 +96,15 @@ static inline uint64_t load_lateness(uint64_t due)
     return now > due ? now - due : 0;
 }
 
+static inline uint64_t load_lateness(hwt_timeout *timeout)
+{
+    return load_lateness_at(hwt_timeout_deadline(timeout) - load.ahead);
+}
+
 static inline void load_watched_run(hwt_timeout *timeout, void *arg)
 {
     (void)arg;
-    load_note(&load.watched, load_lateness(hwt_timeout_deadline(timeout)));
+    load_note(&load.watched, load_lateness(timeout));
 }
 
 static inline void load_sleep_until(uint64_t time)
@@ -123,7 +132,7 @@ static inline void *load_sleep(void *arg)
         }
         next += LOAD_PERIOD;
         load_sleep_until(next);
-        late = load_lateness(next);
+        late = load_lateness_at(next);
         load_note(&load.sleeper, late);
         next += late / LOAD_PERIOD * LOAD_PERIOD;
     }
@@ -175,15 +184,31 @@ static inline double load_mb(uint64_t bytes)
 }
 
 /* ---- from the timer's creation to its end ---- */
-static inline void load_open(hwt_wheel_kind wheel)
+static inline void *load_loop(void *arg)
+{
+    struct pollfd wanted = {.fd = hwt_timer_fd(load.timer), .events = POLLIN, .revents = 0};
+
+    do
+        poll(&wanted, 1, -1);
+    while (hwt_timer_advance(load.timer) >= 0);
+    return arg;
+}
+
+static inline void load_open(const struct load_row *row)
 {
     hwt_config config;
     hwt_spec spec;
 
     load.before = stress_resident();
     hwt_config_init(&config);
-    config.wheel = wheel;
+    config.wheel = row->wheel;
+    config.drive = row->drive;
+    if (row->clock)
+        config.clock_id = row->clock;
     STRESS_OK(hwt_timer_create(&load.timer, &config));
+    load.ahead = hwt_timer_now(load.timer) - stress_now();
+    if (row->drive == HWT_DRIVE_CALLER)
+        load.looping = stress_thread(load_loop, NULL);
     hwt_spec_init(&spec);
     spec.task = load_watched_run;
     spec.delay_ns = LOAD_PERIOD;
@@ -195,7 +220,7 @@ static inline void load_open(hwt_wheel_kind wheel)
 }
 
 /* G2, G3: all that was scheduled has run or was cancelled, once; but for the watched timeout. */
-static inline void load_close(void)
+static inline void load_close(const struct load_row *row)
 {
     hwt_stats s = stress_stats(load.timer);
     uint64_t scheduled = atomic_load(&load.scheduled), cancelled = atomic_load(&load.cancelled);
@@ -207,6 +232,8 @@ static inline void load_close(void)
                  " pending",
                  s.scheduled, s.cancelled, s.expired, s.pending);
     STRESS_OK(hwt_timer_stop(load.timer, NULL));
+    if (row->drive == HWT_DRIVE_CALLER)
+        stress_join(load.looping);
     stress_check_balance(load.timer);
     STRESS_CHECK(s.scheduled - 1 == scheduled && s.cancelled == cancelled,
                  "G2: %" PRIu64 " of %" PRIu64 " scheduled, %" PRIu64 " of %" PRIu64 " cancelled",
@@ -232,8 +259,10 @@ static inline void load_label(const struct load_row *row, char *label, size_t si
 {
     bool plain = strcmp(row->what, "loads") == 0;
 
-    snprintf(label, size, "%s%s%s%s%s%u x %u", plain ? "" : row->what, plain ? "" : ", ",
-             row->wheel == HWT_WHEEL_HASHED ? "hashed, " : "", row->taken ? "in the wheel, " : "",
+    snprintf(label, size, "%s%s%s%s%s%s%s%u x %u", plain ? "" : row->what, plain ? "" : ", ",
+             row->wheel == HWT_WHEEL_HASHED ? "hashed, " : "",
+             row->drive == HWT_DRIVE_CALLER ? "in a loop, " : "",
+             row->clock == CLOCK_BOOTTIME ? "boot time, " : "", row->taken ? "in the wheel, " : "",
              row->moved ? "moved, " : "", row->producers, row->each);
 }
 
@@ -242,7 +271,7 @@ static inline int load_verdict(const struct load_row *row)
 {
     uint64_t bound = (uint64_t)row->producers * row->each * LOAD_EACH + LOAD_FLAT +
                      (uint64_t)sysconf(_SC_NPROCESSORS_CONF) * LOAD_PER_CPU;
-    uint64_t overdue = load_lateness(hwt_timeout_deadline(load.periodic));
+    uint64_t overdue = load_lateness(load.periodic);
     uint64_t late = atomic_load(&load.watched.worst_ns);
     uint64_t noise = atomic_load(&load.sleeper.worst_ns);
     uint64_t runs = load_runs(&load.watched), sleeps = load_runs(&load.sleeper);

@@ -263,6 +263,56 @@ Test(park, a_descriptor_waits_for_its_slack)
     cr_assert_geq(now(), time + HWT_MSEC(30));
 }
 
+/* While wake-ups are few nothing that is submitted is held back. */
+Test(park, a_descriptor_need_not_hold_back)
+{
+    uint64_t time = now() + FAR;
+
+    open_timerfd(CLOCK_MONOTONIC, HWT_SEC(10));
+    park_foresee(&park, 0, 0);
+    park_publish(&park, time + FAR);
+    park_wake_for(&park, time);
+    cr_assert_lt(set_to(), time + HWT_SEC(1));
+    park_foresee(&park, HWT_SEC(10), 0);
+    park_publish(&park, time + FAR);
+    park_wake_for(&park, time);
+    cr_assert_gt(set_to(), time + HWT_SEC(1));
+}
+
+/* Where there has been a crowd: time to look before it is due. */
+Test(park, a_descriptor_is_set_ahead_of_a_deadline)
+{
+    uint64_t time = now() + 2 * FAR;
+
+    open_timerfd(CLOCK_MONOTONIC, HWT_SEC(10));
+    park_foresee(&park, HWT_SEC(10), FAR);
+    park_publish(&park, time + FAR);
+    park_wake_for(&park, time);
+    cr_assert_lt(set_to(), time - FAR + HWT_SEC(1));
+    cr_assert_gt(set_to(), time - FAR - HWT_SEC(1));
+    cr_assert_not(readable_within(0));
+    park_wake_for(&park, FAR / 2);
+    cr_assert(readable_within(10000), "there is less time than that");
+}
+
+/* Sooner than what was published, never later. */
+Test(park, a_descriptor_is_readable_sooner)
+{
+    uint64_t time = now() + FAR;
+
+    open_timerfd(CLOCK_MONOTONIC, HWT_SEC(10));
+    park_publish(&park, time);
+    park_sooner(&park, time + FAR);
+    cr_assert_gt(set_to(), time + HWT_SEC(1));
+    cr_assert_lt(set_to(), time + FAR);
+    park_sooner(&park, time);
+    cr_assert_lt(set_to(), time + HWT_SEC(1));
+    cr_assert(planned(time), "what is below is covered as before");
+    park_wake_for(&park, time - 1);
+    park_sooner(&park, now() + HWT_MSEC(1));
+    cr_assert(readable_within(10000));
+}
+
 Test(park, a_descriptor_fires_at_once)
 {
     open_timerfd(CLOCK_MONOTONIC, HWT_MSEC(30));
