@@ -75,7 +75,7 @@ static void collect_lateness(struct crowd *crowd)
 }
 
 /* ---- the real clock ---- */
-enum { CPU_ALL, CPU_AFTER, SUBMIT, EARLY, P50, P99, P999, WORST, REAL_FIGURES };
+enum { CPU_ALL, CPU_AFTER, SUBMIT, EARLY, P50, P99, P999, WORST, LONGEST, REAL_FIGURES };
 
 static void await_all(uint64_t count, uint64_t until)
 {
@@ -90,9 +90,11 @@ static void await_all(uint64_t count, uint64_t until)
     }
 }
 
-static void real_once(struct crowd *crowd, uint64_t seed, struct series *f)
+/* With a worker, or in an event loop. */
+static void real_once(struct crowd *crowd, bool looped, uint64_t seed, struct series *f)
 {
-    hwt_timer *timer = bench_timer(TICK);
+    struct bench_loop loop;
+    hwt_timer *timer = bench_timer_on(CLOCK_MONOTONIC, TICK, looped ? &loop : NULL);
     double n = (double)crowd->count;
     uint64_t lead = crowd->count * 600 + HWT_MSEC(50); /* time to submit them all */
     uint64_t from = hwt_timer_now(timer) + lead;
@@ -108,6 +110,10 @@ static void real_once(struct crowd *crowd, uint64_t seed, struct series *f)
     series_add(&f[CPU_ALL], (double)(process_cpu_ns() - all - submit_cpu) / n);
     series_add(&f[CPU_AFTER], (double)(process_cpu_ns() - after) / n);
     series_add(&f[SUBMIT], (double)submit_cpu / n);
+    if (looped) {
+        bench_loop_close(&loop);
+        series_add(&f[LONGEST], (double)loop.longest_ns / 1e3);
+    }
     hwt_timer_destroy(timer);
     collect_lateness(crowd);
     series_add(&f[EARLY], (double)crowd->early);
@@ -133,26 +139,27 @@ static void report(struct bench *b, const char *scenario, uint64_t count,
     }
 }
 
-static void real(struct bench *b, uint64_t count)
+static void real(struct bench *b, const char *scenario, bool looped, uint64_t count)
 {
     static const struct figure figures[REAL_FIGURES] = {
         [CPU_ALL] = {"CPU, worker", "ns", 120}, [CPU_AFTER] = {"CPU, after", "ns", 0},
         [SUBMIT] = {"submission", "ns", 0},     [EARLY] = {"early", "timeouts", BENCH_NONE},
         [P50] = {"late p50", "us", 0},          [P99] = {"late p99", "us", 0},
         [P999] = {"late p99.9", "us", 1500},    [WORST] = {"late max", "us", 0},
+        [LONGEST] = {"advance max", "us", 0},
     };
     struct series f[REAL_FIGURES] = {{.n = 0}};
     struct crowd crowd;
 
-    if (!bench_wants(b, "within a second"))
+    if (!bench_wants(b, scenario))
         return;
     crowd_new(&crowd, count);
     for (unsigned i = 0; i < b->repeats; i++) {
-        bench_progress(b, "within a second, run %u of %u", i + 1, b->repeats);
-        real_once(&crowd, i + 1, f);
+        bench_progress(b, "%s, run %u of %u", scenario, i + 1, b->repeats);
+        real_once(&crowd, looped, i + 1, f);
     }
     crowd_free(&crowd);
-    report(b, "within a second", count, figures, REAL_FIGURES, f);
+    report(b, scenario, count, figures, looped ? REAL_FIGURES : LONGEST, f);
 }
 
 /* ---- a virtual clock ---- */
@@ -290,7 +297,8 @@ int main(int argc, char **argv)
     struct bench b;
 
     bench_open(&b, argc, argv, "one million expiring, submission apart");
-    real(&b, million);
+    real(&b, "within a second", false, million);
+    real(&b, "within a second, event loop", true, million);
     virtual(&b, "a second, virtual clock", HWT_SEC(1), million);
     virtual(&b, "a minute, virtual clock", HWT_SEC(60), million);
     virtual(&b, "an hour, virtual clock", HWT_SEC(3600), million);

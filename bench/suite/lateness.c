@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How late does one timeout run on an otherwise idle timer? A random delay of 1 to 20 ms, one at a
- * time at a tick of 10 us and at one of 1 ms, in turn with what the operating system gives a bare
- * sleep.
+ * time at a tick of 10 us and at one of 1 ms, there also on the boot-time clock and in an event
+ * loop, in turn with what the operating system gives a bare sleep.
  */
 #include "producer.h"
 
@@ -71,15 +71,16 @@ static uint64_t by_nanosleep(uint64_t deadline)
 }
 
 /* ---- the ways in turn, so that they share what else the machine is doing ---- */
-enum way { TIMER_FINE, TIMER_COARSE, FUTEX, FUTEX_SLACK, NANOSLEEP, WAYS };
+enum way { TIMER_FINE, TIMER_COARSE, TIMER_BOOT, TIMER_LOOP, FUTEX, FUTEX_SLACK, NANOSLEEP, WAYS };
 
 static bool is_timer(enum way way)
 {
-    return way <= TIMER_COARSE;
+    return way < FUTEX;
 }
 
 struct samples {
-    hwt_timer *timer[TIMER_COARSE + 1];
+    hwt_timer *timer[FUTEX];
+    uint64_t boot_ahead; /* the boot-time clock, of the monotonic one */
     uint64_t *late[WAYS];
     uint64_t early[WAYS];
     size_t n;
@@ -92,10 +93,11 @@ static uint64_t sleep_by(enum way way, const struct samples *s, uint64_t deadlin
 
     prctl(PR_SET_TIMERSLACK, way == FUTEX_SLACK ? 50000UL : 1UL, 0, 0, 0);
     switch (way) {
-    case TIMER_FINE:
-    case TIMER_COARSE: at = by_timer(s->timer[way], deadline); break;
+    case FUTEX:
+    case FUTEX_SLACK: at = by_futex(deadline); break;
     case NANOSLEEP: at = by_nanosleep(deadline); break;
-    default: at = by_futex(deadline); break;
+    case TIMER_BOOT: at = by_timer(s->timer[way], deadline + s->boot_ahead); break;
+    default: at = by_timer(s->timer[way], deadline); break;
     }
     return at;
 }
@@ -138,9 +140,12 @@ static void report(struct bench *b, struct samples *s, const char *const *names)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[WAYS] = {"10 us tick", "1 ms tick", "futex, slack 1 ns",
-                                            "futex, default slack", "nanosleep, slack 1 ns"};
+    static const char *const names[WAYS] = {"10 us tick",           "1 ms tick",
+                                            "1 ms tick, boot time", "1 ms tick, event loop",
+                                            "futex, slack 1 ns",    "futex, default slack",
+                                            "nanosleep, slack 1 ns"};
     struct samples s = {.n = 0};
+    struct bench_loop loop;
     struct bench b;
     uint64_t seed = 3;
     size_t wanted;
@@ -149,6 +154,9 @@ int main(int argc, char **argv)
     wanted = b.quick ? 60 : b.full ? 5000 : 1000;
     s.timer[TIMER_FINE] = bench_timer(HWT_USEC(10));
     s.timer[TIMER_COARSE] = bench_timer(HWT_MSEC(1));
+    s.timer[TIMER_BOOT] = bench_timer_on(CLOCK_BOOTTIME, HWT_MSEC(1), NULL);
+    s.boot_ahead = hwt_timer_now(s.timer[TIMER_BOOT]) - clock_ns();
+    s.timer[TIMER_LOOP] = bench_timer_on(CLOCK_MONOTONIC, HWT_MSEC(1), &loop);
     for (unsigned i = 0; i < WAYS; i++)
         s.late[i] = bench_alloc(wanted * sizeof(uint64_t));
     for (; s.n < wanted; s.n++) {
@@ -156,8 +164,9 @@ int main(int argc, char **argv)
         for (unsigned i = 0; i < WAYS; i++)
             sample(&s, i, rng_between(&seed, HWT_MSEC(1), HWT_MSEC(20)));
     }
-    hwt_timer_destroy(s.timer[TIMER_FINE]);
-    hwt_timer_destroy(s.timer[TIMER_COARSE]);
+    bench_loop_close(&loop);
+    for (unsigned i = 0; i < FUTEX; i++)
+        hwt_timer_destroy(s.timer[i]);
     report(&b, &s, names);
     for (unsigned i = 0; i < WAYS; i++)
         free(s.late[i]);

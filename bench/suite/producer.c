@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "producer.h"
 
+#include <poll.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +21,50 @@ void bench_ignore(hwt_timeout *timeout, void *arg)
     (void)arg;
 }
 
-hwt_timer *bench_timer(uint64_t tick_ns)
+static void *run_loop(void *arg)
+{
+    struct bench_loop *loop = arg;
+    struct pollfd wanted = {.fd = hwt_timer_fd(loop->timer), .events = POLLIN, .revents = 0};
+    uint64_t before;
+    int ran;
+
+    do {
+        poll(&wanted, 1, -1);
+        before = clock_ns();
+        ran = hwt_timer_advance(loop->timer);
+        before = clock_ns() - before;
+        loop->longest_ns = before > loop->longest_ns ? before : loop->longest_ns;
+    } while (ran >= 0);
+    return NULL;
+}
+
+hwt_timer *bench_timer_on(clockid_t clock, uint64_t tick_ns, struct bench_loop *loop)
 {
     hwt_config config;
     hwt_timer *timer;
 
     hwt_config_init(&config);
     config.tick_ns = tick_ns;
+    config.clock_id = clock;
+    config.drive = loop ? HWT_DRIVE_CALLER : HWT_DRIVE_WORKER;
     bench_check(hwt_timer_create(&timer, &config), "hwt_timer_create");
     bench_check(hwt_timer_start(timer), "hwt_timer_start");
+    if (loop) {
+        *loop = (struct bench_loop){.timer = timer};
+        bench_check(-pthread_create(&loop->thread, NULL, run_loop, loop), "pthread_create");
+    }
     return timer;
+}
+
+void bench_loop_close(struct bench_loop *loop)
+{
+    bench_check(hwt_timer_stop(loop->timer, NULL), "hwt_timer_stop");
+    pthread_join(loop->thread, NULL);
+}
+
+hwt_timer *bench_timer(uint64_t tick_ns)
+{
+    return bench_timer_on(CLOCK_MONOTONIC, tick_ns, NULL);
 }
 
 static uint64_t read_virtual(void *clock)

@@ -7,6 +7,7 @@
 #define HWT_BENCH_PRODUCER_H
 
 #include <hwt.h>
+#include <pthread.h>
 
 #include "harness.h"
 
@@ -30,6 +31,17 @@ double producers_clock(unsigned n, double seconds); /* CPU ns a turn of producer
 
 /* A timer with a worker, everything else at its default but the tick (0: also that). */
 hwt_timer *bench_timer(uint64_t tick_ns);
+/* The same on another clock; driven by the caller with `loop`, of which it then is the timer. */
+struct bench_loop;
+hwt_timer *bench_timer_on(clockid_t clock, uint64_t tick_ns, struct bench_loop *loop);
+/* An event loop: a thread that waits for the timer's descriptor, and advances it. */
+struct bench_loop {
+    hwt_timer *timer;
+    pthread_t thread;
+    uint64_t longest_ns; /* of all calls of advance, once it is closed */
+};
+/* Stops the timer, and waits for the thread. */
+void bench_loop_close(struct bench_loop *loop);
 /* A timer driven by the caller through a clock that is the variable behind the pointer. */
 hwt_timer *bench_virtual_timer(hwt_wheel_kind kind, uint64_t tick_ns, uint64_t *now);
 void bench_check(int result, const char *what);     /* ends the program on an error */
