@@ -237,3 +237,45 @@ Test(ahead, what_is_far_keeps_no_loop_awake)
     cr_assert_eq(poll(&wanted, 1, 200), 0);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
+
+static unsigned retired_of(const hwt_timer *timer)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        const struct segment *first = timer->lanes.lane[i].first, *segment = first;
+        do {
+            count += load_relaxed(&segment->retired) != 0;
+            segment = segment_next(segment);
+        } while (segment != first);
+    }
+    return count;
+}
+
+/* G2, G4: where few are left segments retire; those few run in time all the same. */
+WHEEL_TEST(ahead, those_in_retired_segments_run)
+{
+    enum { EACH = LANE_SLOTS / 4, ODD = 7, PAIRS = 100 * LANE_SLOTS }; /* not where samples are */
+    enum { KEPT = (CROWD - ODD + EACH - 1) / EACH };
+    static hwt_timeout *handle[CROWD];
+    atomic_uint ran = 0;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1)), 0);
+    for (unsigned i = 0; i < CROWD; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, count_task, &ran, HWT_SEC(60) + i, &handle[i]), 0);
+    for (unsigned i = 0; i < CROWD; i++) {
+        if (i % EACH != ODD)
+            cr_assert(hwt_timeout_cancel(handle[i]));
+        hwt_timeout_unref(handle[i]);
+    }
+    for (unsigned i = 0; i < PAIRS; i++) {
+        cr_assert_eq(hwt_new_timeout(r.timer, count_task, &ran, HWT_SEC(60), &handle[0]), 0);
+        cr_assert(hwt_timeout_cancel(handle[0]));
+        hwt_timeout_unref(handle[0]);
+    }
+    cr_assert_geq(retired_of(r.timer), 1);
+    cr_assert_eq(rig_advance_by(&r, HWT_SEC(60) + CROWD), KEPT);
+    cr_assert_eq(atomic_load(&ran), KEPT);
+    rig_close(&r);
+}
