@@ -615,7 +615,8 @@ static void end_change(uintptr_t address, unsigned size, uint64_t before, uint64
     } else if (cell && me->released[me->index]) {
         join(sync_of(cell), me->released);
     }
-    if (is_entry(value) && size == 8 && (before == 0 || is_entry(before))) /* not a lane's slot */
+    /* not a lane's slot; nor one of a bucket that is found unchanged, whose key makes it look so */
+    if (is_entry(value) && size == 8 && value != before && (before == 0 || is_entry(before)))
         note_push(value);
     if (sim_history->tracing)
         trace_add(TRACE_CHANGE, pc, address, before, value, NULL);
