@@ -199,9 +199,11 @@ void park_wake(struct park *park)
     park_wake_for(park, 0);
 }
 
+/* Set again, even if it is set to that: an event loop may wait for the edge. */
 void park_fire(struct park *park)
 {
-    lower_alarm(park, AT_ONCE);
+    plan_alarm(park, AT_ONCE);
+    set_alarm(park);
 }
 
 void park_end(struct park *park)

@@ -75,7 +75,7 @@ void park_leave(struct park *park);
 void park_wake_at(struct park *park, uint64_t deadline);
 /* Anyone: end the sleep that is on, or the one that is being prepared. */
 void park_wake(struct park *park);
-/* Anyone: the descriptor shall be readable until the next park_publish. */
+/* Anyone: the descriptor shall become readable, and stay so until the next park_publish. */
 void park_fire(struct park *park);
 /* Stopped, and whoever drives knows it: the descriptor shall not be readable any more, ever. */
 void park_end(struct park *park);

@@ -143,14 +143,21 @@ hwt_timer *worker_timer(void)
     return hwt_timer_create(&timer, NULL) == 0 ? timer : NULL;
 }
 
-hwt_timer *timer_of_kind(hwt_wheel_kind wheel)
+hwt_timer *timer_on(hwt_wheel_kind wheel, hwt_drive drive, clockid_t clock)
 {
     hwt_timer *timer = NULL;
     hwt_config config;
 
     hwt_config_init(&config);
     config.wheel = wheel;
+    config.drive = drive;
+    config.clock_id = clock;
     return hwt_timer_create(&timer, &config) == 0 ? timer : NULL;
+}
+
+hwt_timer *timer_of_kind(hwt_wheel_kind wheel)
+{
+    return timer_on(wheel, HWT_DRIVE_WORKER, CLOCK_MONOTONIC);
 }
 
 /* ---- probes ---- */

@@ -78,6 +78,7 @@ hwt_stats stats_of(const hwt_timer *timer);
 /* A worker-driven timer with all defaults; NULL when creation failed. */
 hwt_timer *worker_timer(void);
 hwt_timer *timer_of_kind(hwt_wheel_kind wheel); /* the same, on that wheel */
+hwt_timer *timer_on(hwt_wheel_kind wheel, hwt_drive drive, clockid_t clock);
 
 /* ---- a task and a hook that record what happened to them ---- */
 typedef struct probe {

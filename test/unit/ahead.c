@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "support.h"
 #include "timer.h"
@@ -71,19 +73,6 @@ static void *loop(void *arg)
     return NULL;
 }
 
-static hwt_timer *driven_timer(hwt_wheel_kind wheel, hwt_drive drive, clockid_t clock)
-{
-    hwt_timer *timer = NULL;
-    hwt_config config;
-
-    hwt_config_init(&config);
-    config.wheel = wheel;
-    config.drive = drive;
-    config.clock_id = clock;
-    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
-    return timer;
-}
-
 /* On a busy machine nobody has the CPU when he wants it: then nothing is to be seen. */
 static bool sleeps_well(hwt_timer *timer, uint64_t until)
 {
@@ -119,7 +108,7 @@ static void meet_crowds_ahead(hwt_wheel_kind wheel, hwt_drive drive, clockid_t c
     bool ahead = false;
 
     for (unsigned i = 0; i < ATTEMPTS && !ahead; i++) {
-        hwt_timer *timer = driven_timer(wheel, drive, clock);
+        hwt_timer *timer = timer_on(wheel, drive, clock);
         pthread_t thread;
 
         if (drive == HWT_DRIVE_CALLER)
@@ -171,12 +160,32 @@ WHEEL_TEST(ahead, a_loop_looks_a_portion_at_a_time)
     unsigned calls = 0;
 
     for (unsigned i = 0; i < ATTEMPTS && calls < PORTIONS; i++) {
-        hwt_timer *timer = driven_timer(wheel, HWT_DRIVE_CALLER, CLOCK_MONOTONIC);
+        hwt_timer *timer = timer_on(wheel, HWT_DRIVE_CALLER, CLOCK_MONOTONIC);
 
         calls = portions_of_a_crowd(timer);
         cr_assert_eq(hwt_timer_destroy(timer), 0);
     }
     cr_assert_geq(calls, PORTIONS);
+}
+
+/* Each call that leaves more to do is told of anew: an edge for each (G4). */
+WHEEL_TEST(ahead, in_an_edge_triggered_loop)
+{
+    hwt_timer *timer = timer_on(wheel, HWT_DRIVE_CALLER, CLOCK_MONOTONIC);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    int loop_fd = epoll_create1(EPOLL_CLOEXEC), ended = 0;
+    atomic_uint ran = 0;
+
+    cr_assert_eq(epoll_ctl(loop_fd, EPOLL_CTL_ADD, hwt_timer_fd(timer), &event), 0);
+    submit_crowd(timer, hwt_timer_now(timer) + HWT_MSEC(400), &ran);
+    while (ended >= 0 && atomic_load(&ran) < CROWD - 1) {
+        cr_assert_eq(epoll_wait(loop_fd, &event, 1, 5000), 1, "no edge, and %u of %u have run",
+                     atomic_load(&ran), CROWD - 1);
+        ended = hwt_timer_advance(timer);
+    }
+    cr_assert_eq(atomic_load(&ran), CROWD - 1);
+    close(loop_fd);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
 /* Mostly while a segment is being looked through, of which nobody else knows what it holds. */
@@ -222,7 +231,7 @@ Test(ahead, what_is_far_costs_few_wake_ups)
 
 Test(ahead, what_is_far_keeps_no_loop_awake)
 {
-    hwt_timer *timer = driven_timer(HWT_WHEEL_HIERARCHICAL, HWT_DRIVE_CALLER, CLOCK_MONOTONIC);
+    hwt_timer *timer = timer_on(HWT_WHEEL_HIERARCHICAL, HWT_DRIVE_CALLER, CLOCK_MONOTONIC);
     struct pollfd wanted = {.fd = hwt_timer_fd(timer), .events = POLLIN, .revents = 0};
     unsigned calls = 0;
 

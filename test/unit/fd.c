@@ -18,15 +18,7 @@ TestSuite(fd, .init = test_arm);
 
 static hwt_timer *loop_timer(hwt_wheel_kind wheel, clockid_t clock)
 {
-    hwt_timer *timer = NULL;
-    hwt_config config;
-
-    hwt_config_init(&config);
-    config.wheel = wheel;
-    config.drive = HWT_DRIVE_CALLER;
-    config.clock_id = clock;
-    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
-    return timer;
+    return timer_on(wheel, HWT_DRIVE_CALLER, clock);
 }
 
 static bool readable(int fd, int timeout_ms)

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -261,6 +262,26 @@ Test(park, a_descriptor_waits_for_its_slack)
     park_publish(&park, time);
     cr_assert(readable_within(10000));
     cr_assert_geq(now(), time + HWT_MSEC(30));
+}
+
+/* For whoever waits for the edge: each time anew, and not when it is over (C11). */
+Test(park, each_firing_is_an_edge)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    int edges = epoll_create1(EPOLL_CLOEXEC);
+
+    open_timerfd(CLOCK_MONOTONIC, 0);
+    cr_assert_eq(epoll_ctl(edges, EPOLL_CTL_ADD, load_relaxed(&park.fd), &event), 0);
+    for (int i = 0; i < 3; i++) {
+        park_fire(&park);
+        cr_assert_eq(epoll_wait(edges, &event, 1, 10000), 1);
+        cr_assert_eq(epoll_wait(edges, &event, 1, 0), 0);
+    }
+    park_end(&park);
+    park_fire(&park);
+    cr_assert_eq(epoll_wait(edges, &event, 1, 50), 0);
+    cr_assert_not(readable_within(0));
+    close(edges);
 }
 
 /* While wake-ups are few nothing that is submitted is held back. */
