@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -61,6 +62,22 @@ static void show(hwt_timeout *timeout, void *arg)
     (void)arg;
 }
 
+/* On the first CPU there is: one lane, and the second crowd is where the first one was. */
+static void stay(bool here)
+{
+    cpu_set_t cpus;
+    static cpu_set_t all;
+    int first = 0;
+
+    if (CPU_COUNT(&all) == 0)
+        cr_assert_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET((size_t)first, &all))
+        first++;
+    CPU_ZERO(&cpus);
+    CPU_SET((size_t)first, &cpus);
+    cr_assert_eq(sched_setaffinity(0, sizeof cpus, here ? &cpus : &all), 0);
+}
+
 /* An event loop as a user writes it. */
 static void *loop(void *arg)
 {
@@ -81,9 +98,10 @@ static bool sleeps_well(hwt_timer *timer, uint64_t until)
     for (uint64_t now = hwt_timer_now(timer), next; now < until; now = next) {
         sleep_ms(1);
         next = hwt_timer_now(timer);
-        late = max_u64(late, next - now - HWT_MSEC(1));
+        if (next + HWT_MSEC(50) > until)
+            late = max_u64(late, next - now - HWT_MSEC(1));
     }
-    return late < HWT_MSEC(2);
+    return late < HWT_MSEC(4);
 }
 
 static bool crowd_is_met_ahead(hwt_timer *timer)
@@ -93,7 +111,9 @@ static bool crowd_is_met_ahead(hwt_timer *timer)
     bool quiet;
 
     cr_assert_eq(hwt_new_timeout_at(timer, first_of_crowd, &crowd, first, NULL), 0);
+    stay(true);
     submit_crowd(timer, first, &crowd.ran);
+    stay(false);
     quiet = sleeps_well(timer, first);
     cr_assert(wait_count(&crowd.ran, CROWD));
     return atomic_load(&crowd.looked) >= LOOKED || !quiet;
@@ -113,7 +133,9 @@ static void meet_crowds_ahead(hwt_wheel_kind wheel, hwt_drive drive, clockid_t c
 
         if (drive == HWT_DRIVE_CALLER)
             cr_assert_eq(pthread_create(&thread, NULL, loop, timer), 0);
-        ahead = crowd_is_met_ahead(timer) && crowd_is_met_ahead(timer);
+        ahead = crowd_is_met_ahead(timer);
+        sleep_ms(20); /* then nothing is planned, and nobody is awake */
+        ahead = ahead && crowd_is_met_ahead(timer);
         cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
         if (drive == HWT_DRIVE_CALLER)
             cr_assert_eq(pthread_join(thread, NULL), 0);
@@ -271,6 +293,7 @@ WHEEL_TEST(ahead, those_in_retired_segments_run)
     rig r;
 
     cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1)), 0);
+    stay(true);
     for (unsigned i = 0; i < CROWD; i++)
         cr_assert_eq(hwt_new_timeout(r.timer, count_task, &ran, HWT_SEC(60) + i, &handle[i]), 0);
     for (unsigned i = 0; i < CROWD; i++) {
