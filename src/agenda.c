@@ -293,6 +293,7 @@ static bool refill(struct agenda *agenda)
         if (!any && !tied) {
             hwt_assert(agenda->noticed == 0);
             agenda->count = 0; /* the others have been withdrawn */
+            agenda->crowded = false;
             agenda->bound = RANK_MAX;
             return false;
         }
@@ -313,13 +314,31 @@ static void take_into_front(struct agenda *agenda, struct bucket *bucket, uint64
 {
     uint64_t *packed = agenda->more->packed[0];
     unsigned count = 0, more;
+    bool chunks;
 
-    while ((more = bucket_take(bucket, agenda->store, packed + count, AGENDA_FRONT - count, NULL)) >
-           0) {
+    do { /* chunk by chunk, then what the bucket itself holds: they fit */
+        chunks = bucket_has_chunks(bucket);
+        more = bucket_take(bucket, agenda->store, packed + count, AGENDA_FRONT - count, NULL);
         packed_prefetch(packed + count, more);
         count += more;
-    }
+    } while (chunks && more > 0);
     sort_into_front(agenda, count, base, agenda->tick_ns);
+    agenda->count = count;
+    agenda->bound = RANK_MAX;
+}
+
+/* A sparse tick: what it holds is compared with each other. */
+static void take_few_into_front(struct agenda *agenda, struct bucket *bucket)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        uint64_t packed = slot_empty(&bucket->slot[i]);
+        if (packed)
+            entry_enter(agenda->front, count++, entry_of(packed_timeout(packed)));
+    }
+    agenda->lo = 0;
+    agenda->hi = count;
     agenda->count = count;
     agenda->bound = RANK_MAX;
 }
@@ -358,6 +377,7 @@ static void add_tie(struct agenda *agenda, struct bucket *bucket, uint64_t deadl
 {
     agenda->tie_deadline = deadline;
     retreat(agenda, rank_make(agenda, deadline, 0));
+    agenda->crowded = true;
     bucket_move(&agenda->tie, bucket);
     bucket_sort_chunks(&agenda->tie);
 }
@@ -373,6 +393,7 @@ static void add_skimmed(struct agenda *agenda, struct bucket *bucket, uint64_t b
 
     limit = bucket_key_limit(bucket, from, agenda->tick_ns >> agenda->quantum, AGENDA_FRONT);
     count = bucket_skim(bucket, agenda->store, from, limit, agenda->more->packed[0]);
+    agenda->crowded = true;
     bucket_move(&agenda->rest, bucket);
     agenda->rest_base = base;
     sort_into_front(agenda, count, base, limit << agenda->quantum);
@@ -387,7 +408,9 @@ void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t ba
     bool empty = agenda_is_empty(agenda);
     uint64_t packed;
 
-    if (bucket_at_most(bucket) <= AGENDA_FRONT && empty)
+    if (!bucket_has_chunks(bucket) && empty)
+        take_few_into_front(agenda, bucket);
+    else if (bucket_at_most(bucket) <= AGENDA_FRONT && empty)
         take_into_front(agenda, bucket, base);
     else if (!empty)
         add_each(agenda, bucket);

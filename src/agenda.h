@@ -62,6 +62,7 @@ struct agenda {
     uint64_t tie_deadline;            /* ... all of them with this deadline, or moved later */
     struct bucket rest;               /* of a large tick, not spread over the parts yet ... */
     uint64_t rest_base;               /* ... whose deadlines are above this */
+    bool crowded;                     /* a tie or a rest may hold something */
     struct bucket anew;               /* on its way to other parts; otherwise empty */
     hwt_timeout *dropped;             /* by `where`: noticed ones that were met */
     uint64_t occupied[AGENDA_LEVELS]; /* parts that may hold something */
@@ -74,7 +75,7 @@ void agenda_destroy(struct agenda *agenda);
 /* Nothing is here. False: maybe nothing; agenda_first tells, and afterwards this does. */
 static inline bool agenda_is_empty(const struct agenda *agenda)
 {
-    return agenda->count == 0 && bucket_is_empty(&agenda->tie) && bucket_is_empty(&agenda->rest);
+    return agenda->count == 0 && !agenda->crowded;
 }
 
 /* What a bucket's slot keeps of a deadline. */
@@ -114,11 +115,18 @@ static inline hwt_timeout *agenda_take(struct agenda *agenda)
     return agenda->front[agenda->lo++].timeout;
 }
 
-/* Fetches what the task of the `ahead`th after the first will be called with. */
+/* Fetch what will be called with: the task of the `ahead`th after the first; of all before it. */
 HOT void agenda_prefetch(const struct agenda *agenda, unsigned ahead)
 {
     if (agenda->lo + ahead < agenda->hi)
         __builtin_prefetch(agenda->front[agenda->lo + ahead].timeout->arg, 1);
+}
+HOT void agenda_prefetch_up_to(const struct agenda *agenda, unsigned ahead)
+{
+    unsigned end = agenda->hi - agenda->lo < ahead ? agenda->hi : agenda->lo + ahead;
+
+    for (unsigned i = agenda->lo; i < end; i++)
+        __builtin_prefetch(agenda->front[i].timeout->arg, 1);
 }
 
 /* It is over, and no bucket holds it: it will be dropped. */

@@ -342,8 +342,10 @@ _Atomic uint64_t *bucket_put_further(struct bucket *bucket, struct chunk_store *
 _Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
                                 hwt_timeout *timeout, uint64_t deadline, uint64_t key)
 {
-    bool empty = bucket_is_empty(bucket);
-    _Atomic uint64_t *slot = bucket_put(bucket, store, packed_make(timeout, key));
+    bool chunks = bucket_has_chunks(bucket), empty = !chunks && !bucket_inline_any(bucket);
+    uint64_t packed = packed_make(timeout, key);
+    _Atomic uint64_t *slot = likely(chunks) ? bucket_put(bucket, store, packed)
+                                            : bucket_put_further(bucket, store, packed);
 
     if (unlikely(!slot))
         return NULL;
@@ -457,7 +459,7 @@ bool bucket_has_any(struct bucket *bucket, struct chunk_store *store)
 {
     struct chunk *chunk;
 
-    if (bucket_inline_live(bucket) > 0)
+    if (bucket_inline_any(bucket))
         return true;
     while ((chunk = first_chunk(bucket)) != NULL) {
         unsigned used = ring_used(&chunk->ring), i = 0;
@@ -470,10 +472,14 @@ bool bucket_has_any(struct bucket *bucket, struct chunk_store *store)
     return false;
 }
 
-void bucket_prefetch_timeouts(const struct bucket *bucket)
+void bucket_prefetch_timeouts(struct bucket *bucket)
 {
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        uint64_t packed = load_relaxed(&bucket->slot[i]);
+    struct ring *last = bucket_has_chunks(bucket) ? ring_prev(&bucket->ring) : NULL;
+    const _Atomic uint64_t *slot = last ? chunk_of(last)->slot : bucket->slot;
+    unsigned end = last ? ring_used(last) : BUCKET_INLINE;
+
+    for (unsigned i = end > BUCKET_BATCH ? end - BUCKET_BATCH : 0; i < end; i++) {
+        uint64_t packed = load_relaxed(&slot[i]);
         if (packed)
             __builtin_prefetch(packed_timeout(packed), 1);
     }
@@ -491,25 +497,47 @@ void bucket_prefetch_arguments(struct bucket *bucket)
 }
 
 /* S3: only what would be the earliest needs a second look at its slot. */
+static void scan_slot(struct sighting *best, _Atomic uint64_t *slot, uint64_t packed)
+{
+    uint64_t deadline = timeout_deadline(packed_timeout(packed));
+
+    if (deadline < best->deadline && slot_still_holds(slot, packed))
+        *best = (struct sighting){slot, packed, deadline};
+}
+
+/* Touches only those with this key. */
+static void scan_for_key(struct sighting *best, _Atomic uint64_t *slot, unsigned count,
+                         uint64_t key, uint64_t bound)
+{
+    for (unsigned i = 0; i < count && best->deadline > bound; i++) {
+        uint64_t packed = load_acquire(&slot[i]);
+        if (packed_bits_from(packed, key) == 0 && packed)
+            scan_slot(best, &slot[i], packed);
+    }
+}
+
 static void scan_slots(struct sighting *best, _Atomic uint64_t *slot, unsigned count,
                        uint64_t bound)
 {
     for (unsigned i = 0; i < count && best->deadline > bound; i++) {
         uint64_t packed = load_acquire(&slot[i]);
-        uint64_t deadline = packed ? timeout_deadline(packed_timeout(packed)) : UINT64_MAX;
-        if (deadline < best->deadline && slot_still_holds(&slot[i], packed))
-            *best = (struct sighting){&slot[i], packed, deadline};
+        if (packed)
+            scan_slot(best, &slot[i], packed);
     }
 }
 
-struct sighting bucket_scan(struct bucket *bucket)
+struct sighting bucket_scan(struct bucket *bucket, uint64_t key)
 {
     struct sighting best = {NULL, 0, UINT64_MAX};
+    uint64_t bound = bucket->earliest;
     struct chunk *chunk;
 
-    scan_slots(&best, bucket->slot, BUCKET_INLINE, bucket->earliest);
+    scan_for_key(&best, bucket->slot, BUCKET_INLINE, key, bound);
     for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk))
-        scan_slots(&best, chunk->slot, ring_used(&chunk->ring), bucket->earliest);
+        scan_for_key(&best, chunk->slot, ring_used(&chunk->ring), key, bound);
+    scan_slots(&best, bucket->slot, BUCKET_INLINE, bound);
+    for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk))
+        scan_slots(&best, chunk->slot, ring_used(&chunk->ring), bound);
     bucket->earliest = best.deadline;
     return best;
 }

@@ -59,7 +59,17 @@ static inline bool bucket_has_chunks(const struct bucket *bucket)
     return next && next != &bucket->ring;
 }
 
-/* In the bucket itself, as it stands. */
+/* Does the bucket itself hold any, as it stands? */
+static inline bool bucket_inline_any(const struct bucket *bucket)
+{
+    uint64_t any = 0;
+
+    for (unsigned i = 0; i < BUCKET_INLINE; i++)
+        any |= load_acquire(&bucket->slot[i]);
+    return any != 0;
+}
+
+/* How many. */
 static inline unsigned bucket_inline_live(const struct bucket *bucket)
 {
     unsigned live = 0;
@@ -100,7 +110,7 @@ static inline void bucket_count_out(struct bucket *bucket, unsigned count)
 /* False: it may hold something, or has nothing but chunks of holes (bucket_has_any). */
 static inline bool bucket_is_empty(const struct bucket *bucket)
 {
-    return !bucket_has_chunks(bucket) && bucket_inline_live(bucket) == 0;
+    return !bucket_has_chunks(bucket) && !bucket_inline_any(bucket);
 }
 /* Looks as far as the first that it holds; chunks of holes that are in the way are freed. */
 bool bucket_has_any(struct bucket *bucket, struct chunk_store *store);
@@ -244,9 +254,10 @@ struct sighting {
 };
 /*
  * The one with the exact earliest deadline; looks until one reaches the bucket's bound, which it
- * then makes exact.
+ * then makes exact. `key`: that of the bound. Mostly it is of the one that is looked for, and no
+ * other is touched.
  */
-struct sighting bucket_scan(struct bucket *bucket);
+struct sighting bucket_scan(struct bucket *bucket, uint64_t key);
 /* Shows the words of all that it holds. */
 typedef void bucket_look(void *context, uint64_t word);
 void bucket_look_through(struct bucket *bucket, bucket_look *look, void *context);
@@ -268,11 +279,12 @@ HOT void bucket_prefetch_last(const struct bucket *bucket)
         __builtin_prefetch(ring_prev(&bucket->ring), 1);
 }
 
+/* Fetches the lines of those that bucket_take will hand out next. */
+void bucket_prefetch_timeouts(struct bucket *bucket);
 /*
- * Fetch, of a bucket's first few timeouts, their lines; what their tasks will be called with: each
- * is taken out for that look (S2), and goes back into its slot.
+ * Fetches what the tasks of a bucket's first few timeouts will be called with: each is taken out
+ * for that look (S2), and goes back into its slot.
  */
-void bucket_prefetch_timeouts(const struct bucket *bucket);
 void bucket_prefetch_arguments(struct bucket *bucket);
 
 /* Validator: counts the timeouts; asserts that all is well linked. */

@@ -10,13 +10,8 @@
 
 static void insertion_sort(struct entry *entry, unsigned count)
 {
-    for (unsigned i = 1; i < count; i++) {
-        struct entry moving = entry[i];
-        unsigned at = i;
-        for (; at > 0 && entry_before(&moving, &entry[at - 1]); at--)
-            entry[at] = entry[at - 1];
-        entry[at] = moving;
-    }
+    for (unsigned i = 1; i < count; i++)
+        entry_enter(entry, i, entry[i]);
 }
 
 /* Two sorted runs that lie one after the other. */

@@ -24,6 +24,16 @@ static inline struct entry entry_of(hwt_timeout *timeout)
     return (struct entry){timeout_deadline(timeout), timeout->stamp, timeout};
 }
 
+/* Among `count` sorted ones, behind which there is room. */
+static inline void entry_enter(struct entry *sorted, unsigned count, struct entry coming)
+{
+    unsigned at = count;
+
+    for (; unlikely(at > 0 && entry_before(&coming, &sorted[at - 1])); at--)
+        sorted[at] = sorted[at - 1];
+    sorted[at] = coming;
+}
+
 /* `spare`: as much room again. */
 void entries_sort(struct entry *entry, unsigned count, struct entry *spare);
 

@@ -40,13 +40,13 @@ int wheel_create(struct wheel **wheel, hwt_wheel_kind kind, uint64_t tick_ns, ui
 
     if (!wheel_kind_exists(kind))
         return -EINVAL;
-    w = kinds[kind]->create(tick_ns, slots);
+    w = kinds[kind]->create(tick_ns, slots, now / tick_ns);
     if (!w)
         return -ENOMEM;
     w->ops = kinds[kind];
     w->tick_ns = tick_ns;
     w->reciprocal = (uint64_t)(((unsigned __int128)1 << 64) / tick_ns);
-    w->current = wheel_tick_floor(w, now);
+    w->current = now / tick_ns;
     w->covered = w->current ? wheel_tick_time(w, w->current - 1) : 0;
     chunk_store_init(&w->store);
     if (agenda_init(&w->agenda, &w->store, tick_ns) != 0) {
@@ -174,13 +174,12 @@ void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
 
 /* ---- expiry ---- */
 
-/* All that is due at this tick is in `due`, if `any` is, or in the pen: into the agenda with it. */
-static void cover(struct wheel *wheel, uint64_t tick, bool any)
+void wheel_cover(struct wheel *wheel, uint64_t tick, struct bucket *due)
 {
     wheel->covered = max_u64(wheel->covered, wheel_tick_time(wheel, tick));
-    if (any) {
+    if (due) {
         wheel->witness.slot = NULL;
-        agenda_add_bucket(&wheel->agenda, &wheel->due, tick ? wheel_tick_time(wheel, tick - 1) : 0);
+        agenda_add_bucket(&wheel->agenda, due, tick ? wheel_tick_time(wheel, tick - 1) : 0);
     }
     if (unlikely(wheel->pen != NULL))
         pen_expire(wheel);
@@ -196,8 +195,9 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
         penned = wheel_tick_of(wheel, pen_earliest(wheel));
         limit = min_u64(limit, max_u64(penned, wheel->current));
     }
-    any = wheel->ops->expire(wheel, limit, &wheel->due);
-    cover(wheel, wheel->current - 1, any);
+    any = wheel->ops->expire(wheel, limit);
+    if (!any)
+        wheel_cover(wheel, wheel->current - 1, NULL);
     /* what came down may have gone to the pen, and from there on */
     return any || penned <= limit || !agenda_is_empty(&wheel->agenda);
 }
@@ -213,8 +213,7 @@ static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
         wanted = wanted || (exact && pen_earliest(wheel) <= now);
     if (!wanted || wheel->covered >= wheel_tick_time(wheel, wheel->current))
         return false;
-    wheel->ops->take_current(wheel, &wheel->due);
-    cover(wheel, wheel->current, !bucket_is_empty(&wheel->due));
+    wheel->ops->take_current(wheel);
     return true;
 }
 

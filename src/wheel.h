@@ -24,7 +24,7 @@ struct wheel;
 
 struct wheel_ops {
     /* Makes one; `slots`: a power of two, per level. NULL: no memory. */
-    struct wheel *(*create)(uint64_t tick_ns, uint32_t slots);
+    struct wheel *(*create)(uint64_t tick_ns, uint32_t slots, uint64_t current);
     void (*destroy)(struct wheel *wheel);
     /* Files at `tick`, not before wheel->current. The slot; NULL: no memory for a chunk. */
     _Atomic uint64_t *(*insert)(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
@@ -32,14 +32,14 @@ struct wheel_ops {
     /* Where it would be filed. */
     struct bucket *(*bucket_of)(const struct wheel *wheel, uint64_t tick);
     /*
-     * Moves the next tick's bucket that is due by `limit` to the empty `due`, and goes on to the
-     * tick after it. False: there is none, and `current` is the tick after `limit`.
+     * Hands the next tick's bucket that is due by `limit` to wheel_cover, and goes on to the tick
+     * after it. False: there is none, and `current` is the tick after `limit`.
      */
-    bool (*expire)(struct wheel *wheel, uint64_t limit, struct bucket *due);
+    bool (*expire)(struct wheel *wheel, uint64_t limit);
     /* The bucket of what comes next, if that may be due at the current tick. */
     const struct bucket *(*next_bucket)(struct wheel *wheel);
-    /* Moves all that is due at the current tick to `due`, and stays there. */
-    void (*take_current)(struct wheel *wheel, struct bucket *due);
+    /* Hands all that is due at the current tick to wheel_cover, and stays there. */
+    void (*take_current)(struct wheel *wheel);
     /*
      * No deadline in the wheel is below it; UINT64_MAX: empty. With `who` no effort is spared: it
      * is exact, and that of *who. Without, it is that of a bucket in which there is something.
@@ -66,7 +66,7 @@ struct wheel {
     uint64_t covered; /* W1 */
     struct chunk_store store;
     struct agenda agenda;
-    struct bucket due;       /* on its way to the agenda; otherwise empty */
+    struct bucket due;       /* a kind's: on its way to the agenda; otherwise empty */
     struct bucket anew;      /* on its way to other buckets; otherwise empty */
     hwt_timeout *pen;        /* by `where`: filed without memory for a chunk */
     struct sighting witness; /* of the exact earliest deadline of all that `ops` files, or of none;
@@ -124,10 +124,14 @@ static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, boo
     return wheel_find_due(wheel, now, exact);
 }
 
-/* Fetches what the task of one of the next few that are due will be called with. */
+/* Fetch what the task of one of the next that are due will be called with; those before it. */
 HOT void wheel_prefetch_due(const struct wheel *wheel, unsigned ahead)
 {
     agenda_prefetch(&wheel->agenda, ahead);
+}
+HOT void wheel_prefetch_due_up_to(const struct wheel *wheel, unsigned ahead)
+{
+    agenda_prefetch_up_to(&wheel->agenda, ahead);
 }
 
 /* After the last wheel_take_due of a pass: fetches what the next ones will touch. */
@@ -201,6 +205,16 @@ static inline _Atomic uint64_t *wheel_bucket_insert(struct wheel *wheel, struct 
                          agenda_key(&wheel->agenda, deadline));
 }
 
+static inline struct sighting wheel_bucket_scan(const struct wheel *wheel, struct bucket *bucket)
+{
+    return bucket_scan(bucket, agenda_key(&wheel->agenda, bucket->earliest));
+}
+
+/*
+ * All that is due at this tick is in `due` (NULL: nothing is), or in the pen: into the agenda with
+ * it. The bucket is empty afterwards.
+ */
+void wheel_cover(struct wheel *wheel, uint64_t tick, struct bucket *due);
 /* Files those of `from` that are due at `limit` into `due` (NULL: none), the others anew. */
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, struct bucket *due);
 /* What a bucket with more is not looked through for, unless that is asked for. */

@@ -87,10 +87,9 @@ static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
  * What is due by `tick` becomes due: all of the bucket if it holds this round's only, so that none
  * of them needs to be touched yet.
  */
-static void visit(struct hashed *w, uint32_t slot, uint64_t tick, struct bucket *due)
+static void visit(struct hashed *w, uint32_t slot, uint64_t limit)
 {
-    uint64_t limit = wheel_tick_time(&w->wheel, tick);
-    struct bucket *anew = &w->wheel.anew;
+    struct bucket *anew = &w->wheel.anew, *due = &w->wheel.due;
 
     if (bucket_is_empty(due) && w->latest[slot] <= limit) {
         bucket_move(due, &w->slot[slot]);
@@ -103,15 +102,15 @@ static void visit(struct hashed *w, uint32_t slot, uint64_t tick, struct bucket 
 }
 
 /* In more than one bucket, if some were moved: they lie where they were filed. */
-static void visit_all(struct hashed *w, uint64_t tick, struct bucket *due)
+static void visit_all(struct hashed *w, uint64_t tick)
 {
     uint64_t limit = wheel_tick_time(&w->wheel, tick);
 
     while (tree_earliest(w) <= limit)
-        visit(w, tree_winner(w), tick, due);
+        visit(w, tree_winner(w), limit);
 }
 
-static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
+static bool expire(struct wheel *wheel, uint64_t limit)
 {
     struct hashed *w = hashed(wheel);
 
@@ -120,9 +119,11 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
         if (tick > limit)
             break;
         wheel->current = tick + 1; /* what is filed anew goes to a later one */
-        visit_all(w, tick, due);
-        if (!bucket_is_empty(due))
+        visit_all(w, tick);
+        if (!bucket_is_empty(&wheel->due)) {
+            wheel_cover(wheel, tick, &wheel->due);
             return true;
+        }
     }
     wheel->current = max_u64(wheel->current, limit + 1);
     return false;
@@ -143,7 +144,7 @@ static uint64_t earliest(struct wheel *wheel, struct sighting *who)
         }
         if (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO)
             return bound;
-        found = bucket_scan(bucket);
+        found = wheel_bucket_scan(wheel, bucket);
         if (found.deadline == bound) {
             if (who)
                 *who = found;
@@ -168,9 +169,10 @@ static const struct bucket *next_bucket(struct wheel *wheel)
     return &w->slot[tree_winner(w)];
 }
 
-static void take_current(struct wheel *wheel, struct bucket *due)
+static void take_current(struct wheel *wheel)
 {
-    visit_all(hashed(wheel), wheel->current, due);
+    visit_all(hashed(wheel), wheel->current);
+    wheel_cover(wheel, wheel->current, &wheel->due);
 }
 
 /* It may have been moved, and not lie in the slot of its deadline. */
@@ -239,12 +241,13 @@ static void destroy(struct wheel *wheel)
     free(w);
 }
 
-static struct wheel *create(uint64_t tick_ns, uint32_t slots)
+static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
 {
     size_t buckets = slots * sizeof(struct bucket);
     struct hashed *w = wheel_alloc(sizeof *w);
 
     (void)tick_ns;
+    (void)current;
     if (!w)
         return NULL;
     w->memory = calloc(1, buckets + 3 * (size_t)slots * sizeof(uint64_t) + CACHE_LINE);

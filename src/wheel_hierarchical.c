@@ -26,8 +26,10 @@
 #define WIDER_BITS    2  /* the lowest level has so many more than the others ... */
 #define LOWEST_BITS   11 /* ... up to this */
 
-/* Never changes, but for what the buckets and the bitmap hold. */
 struct level {
+    uint64_t first; /* no slot before it holds anything; UINT64_MAX: none does */
+    uint64_t end;   /* the first tick that is too far for it; UINT64_MAX: none is */
+    /* never changes, but for what the buckets and the bitmap hold */
     unsigned shift; /* a slot is as wide as 2^shift ticks */
     size_t mask;    /* of its ring */
     struct bucket *slot;
@@ -36,6 +38,7 @@ struct level {
 
 struct hierarchical {
     struct wheel wheel;
+    uint64_t coming; /* no slot above level 0 can come down before this tick */
     unsigned levels;
     void *memory;
     struct level level[];
@@ -63,6 +66,11 @@ static uint64_t first_tick(const struct hierarchical *w, unsigned level, uint64_
     return slot << w->level[level].shift;
 }
 
+static uint64_t slot_width(const struct hierarchical *w, unsigned level)
+{
+    return UINT64_C(1) << w->level[level].shift;
+}
+
 static struct bucket *bucket_at(const struct hierarchical *w, unsigned level, uint64_t slot)
 {
     return &w->level[level].slot[ring_index(w, level, slot)];
@@ -78,35 +86,54 @@ static void mark_empty(struct hierarchical *w, unsigned level, uint64_t slot)
     bitmap_clear(&w->level[level].occupied, ring_index(w, level, slot));
 }
 
+/* What a slot holds can come down during the window before its own. */
+static uint64_t coming_tick(const struct hierarchical *w, unsigned level, uint64_t slot)
+{
+    return first_tick(w, level, slot - 1);
+}
+
+static void mark_occupied(struct hierarchical *w, unsigned level, uint64_t slot)
+{
+    struct level *l = &w->level[level];
+
+    bitmap_set(&l->occupied, ring_index(w, level, slot));
+    l->first = min_u64(l->first, slot);
+    if (level > 0)
+        w->coming = min_u64(w->coming, coming_tick(w, level, slot));
+}
+
+static bool is_marked(const struct hierarchical *w, unsigned level, uint64_t slot)
+{
+    return slot >= w->level[level].first &&
+           bitmap_test(&w->level[level].occupied, ring_index(w, level, slot));
+}
+
+/* The first slot that is marked, round the ring from this one on. UINT64_MAX: none is. */
+static uint64_t marked_from(const struct hierarchical *w, unsigned level, uint64_t slot)
+{
+    const struct bitmap *occupied = &w->level[level].occupied;
+    size_t start = ring_index(w, level, slot), found;
+
+    if (bitmap_is_empty(occupied))
+        return UINT64_MAX;
+    found = bitmap_next(occupied, start);
+    if (found == BITMAP_NONE)
+        found = bitmap_next(occupied, 0);
+    return slot + ring_index(w, level, found - start);
+}
+
 /* The first slot of a level that holds something, from the current one on. */
 static bool first_occupied(struct hierarchical *w, unsigned level, uint64_t *slot)
 {
-    struct bitmap *occupied = &w->level[level].occupied;
-    uint64_t here = current_slot(w, level);
-    size_t start = ring_index(w, level, here);
+    struct level *l = &w->level[level];
 
-    while (!bitmap_is_empty(occupied)) {
-        size_t found = bitmap_next(occupied, start);
-        if (found == BITMAP_NONE)
-            found = bitmap_next(occupied, 0);
-        *slot = here + ring_index(w, level, found - start);
-        if (!bucket_is_empty(&w->level[level].slot[found]))
+    while (l->first != UINT64_MAX) {
+        uint64_t from = max_u64(l->first, current_slot(w, level));
+        *slot = l->first = is_marked(w, level, from) ? from : marked_from(w, level, from);
+        if (*slot != UINT64_MAX && !bucket_is_empty(bucket_at(w, level, *slot)))
             return true;
-        bitmap_clear(occupied, found);
-    }
-    return false;
-}
-
-/*
- * The same, if there is one that has not been withdrawn: what is not worth a wake-up any more is
- * cleared away.
- */
-static bool first_live(struct hierarchical *w, unsigned level, uint64_t *slot)
-{
-    while (first_occupied(w, level, slot)) {
-        if (bucket_has_any(bucket_at(w, level, *slot), &w->wheel.store))
-            return true;
-        mark_empty(w, level, *slot);
+        if (*slot != UINT64_MAX)
+            mark_empty(w, level, *slot);
     }
     return false;
 }
@@ -118,10 +145,19 @@ static unsigned level_of_tick(const struct hierarchical *w, uint64_t tick)
 {
     unsigned level = 0;
 
-    while (level + 1 < w->levels &&
-           slot_of_tick(w, level + 1, tick) - current_slot(w, level + 1) > 1)
+    while (tick >= w->level[level].end)
         level++;
     return level;
+}
+
+/* Each reaches to the end of the window after the current one. */
+static void set_ends(struct hierarchical *w, uint64_t current)
+{
+    unsigned level;
+
+    for (level = 0; level + 1 < w->levels; level++)
+        w->level[level].end = first_tick(w, level + 1, slot_of_tick(w, level + 1, current) + 2);
+    w->level[level].end = UINT64_MAX;
 }
 
 static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
@@ -142,7 +178,7 @@ static _Atomic uint64_t *insert(struct wheel *wheel, hwt_timeout *timeout, uint6
         wheel_bucket_insert(wheel, bucket_at(w, level, slot), timeout, deadline);
 
     if (likely(filled != NULL))
-        bitmap_set(&w->level[level].occupied, ring_index(w, level, slot));
+        mark_occupied(w, level, slot);
     return filled;
 }
 
@@ -172,6 +208,7 @@ static void come_down(struct hierarchical *w, unsigned level, uint64_t slot, siz
             return;
         }
         packed_prefetch(batch, count);
+        bucket_prefetch_timeouts(bucket); /* for the next time */
         file_lower(w, batch, count);
         most -= count;
     }
@@ -186,9 +223,10 @@ static void advance_to(struct hierarchical *w, uint64_t tick)
     w->wheel.current = tick;
     if (same_window)
         return;
+    set_ends(w, tick);
     for (unsigned level = w->levels; level-- > 1;) {
         uint64_t slot = current_slot(w, level);
-        if (bitmap_test(&w->level[level].occupied, ring_index(w, level, slot)))
+        if (is_marked(w, level, slot))
             come_down(w, level, slot, SIZE_MAX);
     }
 }
@@ -199,17 +237,38 @@ static uint64_t ticks_left(const struct hierarchical *w, unsigned level)
     return first_tick(w, level, current_slot(w, level) + 1) - w->wheel.current;
 }
 
+/* A lower bound may have become too low: what it speaks of has come down, or was withdrawn. */
+static bool is_any_coming(struct hierarchical *w)
+{
+    uint64_t slot;
+
+    if (w->wheel.current < w->coming)
+        return false;
+    w->coming = UINT64_MAX;
+    for (unsigned level = 1; level < w->levels; level++) {
+        if (first_occupied(w, level, &slot))
+            w->coming = min_u64(w->coming, coming_tick(w, level, slot));
+    }
+    return w->wheel.current >= w->coming;
+}
+
 /* After a tick: a share of each level's next slot, so that it is empty when it is entered. */
 static void trickle(struct hierarchical *w)
 {
+    if (!is_any_coming(w))
+        return;
     for (unsigned level = 1; level < w->levels; level++) {
         uint64_t slot = current_slot(w, level) + 1;
-        if (!bitmap_test(&w->level[level].occupied, ring_index(w, level, slot)))
-            continue;
-        come_down(w, level, slot,
-                  (size_t)(bucket_at_most(bucket_at(w, level, slot)) / ticks_left(w, level)) +
-                      TRICKLE_LEAST);
+        if (is_marked(w, level, slot))
+            come_down(w, level, slot,
+                      (size_t)(bucket_at_most(bucket_at(w, level, slot)) / ticks_left(w, level)) +
+                          TRICKLE_LEAST);
     }
+}
+
+static bool is_crowded(const struct hierarchical *w, unsigned level, uint64_t slot)
+{
+    return bucket_at_most(bucket_at(w, level, slot)) > PREPARE_ABOVE;
 }
 
 /* The tick at which a crowded slot should start to come down; UINT64_MAX: it can wait. */
@@ -220,7 +279,7 @@ static uint64_t prepare_tick(struct hierarchical *w, unsigned level, uint64_t sl
     uint64_t ahead = bucket_at_most(bucket) / PREPARE_STEP;
     uint64_t start;
 
-    if (bucket_at_most(bucket) <= PREPARE_ABOVE)
+    if (!is_crowded(w, level, slot))
         return UINT64_MAX;
     start = first > ahead ? first - ahead : 0;
     return max_u64(start, first_tick(w, level, slot - 1)); /* not before the window before it */
@@ -228,23 +287,35 @@ static uint64_t prepare_tick(struct hierarchical *w, unsigned level, uint64_t sl
 
 static void prepare_now(struct hierarchical *w)
 {
+    if (!is_any_coming(w))
+        return;
     for (unsigned level = 1; level < w->levels; level++) {
         uint64_t slot = current_slot(w, level) + 1;
-        if (bitmap_test(&w->level[level].occupied, ring_index(w, level, slot)) &&
-            prepare_tick(w, level, slot) <= w->wheel.current)
+        if (is_marked(w, level, slot) && prepare_tick(w, level, slot) <= w->wheel.current)
             come_down(w, level, slot, PREPARE_STEP);
     }
+}
+
+/* Of what is next at this level. What has been withdrawn as a whole is worth no wake-up. */
+static uint64_t prepare_level_tick(struct hierarchical *w, unsigned level)
+{
+    uint64_t slot;
+
+    while (first_occupied(w, level, &slot) && is_crowded(w, level, slot)) {
+        if (bucket_has_any(bucket_at(w, level, slot), &w->wheel.store))
+            return prepare_tick(w, level, slot);
+        mark_empty(w, level, slot);
+    }
+    return UINT64_MAX;
 }
 
 static uint64_t prepare_at(struct wheel *wheel)
 {
     struct hierarchical *w = hierarchical(wheel);
-    uint64_t tick = UINT64_MAX, slot;
+    uint64_t tick = UINT64_MAX;
 
-    for (unsigned level = 1; level < w->levels; level++) {
-        if (first_live(w, level, &slot))
-            tick = min_u64(tick, prepare_tick(w, level, slot));
-    }
+    for (unsigned level = 1; level < w->levels; level++)
+        tick = min_u64(tick, prepare_level_tick(w, level));
     return tick == UINT64_MAX ? UINT64_MAX : wheel_tick_time(wheel, tick);
 }
 
@@ -276,18 +347,34 @@ static bool file_anew_if_moved(struct hierarchical *w, unsigned level, uint64_t 
     return true;
 }
 
+/* No deadline above level 0 is below this. */
+static uint64_t begin_above(const struct hierarchical *w)
+{
+    uint64_t narrowest = slot_width(w, 1);
+
+    if (w->coming >= UINT64_MAX - narrowest)
+        return UINT64_MAX;
+    return wheel_tick_time(&w->wheel, w->coming + narrowest - 1);
+}
+
 /* Only what may be below `best` is worth looking through. */
 static uint64_t level_earliest(struct hierarchical *w, unsigned level, uint64_t best,
                                struct sighting *who, bool *moved)
 {
     uint64_t slot;
 
-    while (first_live(w, level, &slot)) {
+    while (first_occupied(w, level, &slot)) {
         struct bucket *bucket = bucket_at(w, level, slot);
         struct sighting found;
-        if (bucket->earliest >= best || (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO))
+        if (bucket->earliest >= best)
+            return best;
+        if (bucket_has_chunks(bucket) && !bucket_has_any(bucket, &w->wheel.store)) {
+            mark_empty(w, level, slot);
+            continue;
+        }
+        if (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO)
             return bucket->earliest;
-        found = bucket_scan(bucket);
+        found = wheel_bucket_scan(&w->wheel, bucket);
         if (!found.slot)
             continue; /* they have just been withdrawn */
         if (!file_anew_if_moved(w, level, slot)) {
@@ -311,8 +398,11 @@ static uint64_t earliest(struct wheel *wheel, struct sighting *who)
         moved = false;
         if (who)
             *who = (struct sighting){NULL, 0, UINT64_MAX};
-        for (unsigned level = 0; level < w->levels; level++)
+        for (unsigned level = 0; level < w->levels; level++) {
+            if (level > 0 && begin_above(w) >= best)
+                break;
             best = min_u64(best, level_earliest(w, level, best, who, &moved));
+        }
     } while (moved);
     return best;
 }
@@ -325,18 +415,13 @@ static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
 
 /* ---- expiry ---- */
 
-static bool take_tick(struct hierarchical *w, uint64_t tick, struct bucket *due)
+static void take_tick(struct hierarchical *w, uint64_t tick)
 {
-    struct bucket *bucket = bucket_at(w, 0, tick);
-
     mark_empty(w, 0, tick);
-    bucket_move(due, bucket);
-    advance_to(w, tick + 1);
-    trickle(w);
-    return true;
+    wheel_cover(&w->wheel, tick, bucket_at(w, 0, tick));
 }
 
-static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
+static bool expire(struct wheel *wheel, uint64_t limit)
 {
     struct hierarchical *w = hierarchical(wheel);
 
@@ -345,8 +430,12 @@ static bool expire(struct wheel *wheel, uint64_t limit, struct bucket *due)
         uint64_t end = min_u64(limit, window_end);
         uint64_t tick, next = end + 1;
 
-        if (first_occupied(w, 0, &tick) && tick <= end)
-            return take_tick(w, tick, due);
+        if (first_occupied(w, 0, &tick) && tick <= end) {
+            take_tick(w, tick);
+            advance_to(w, tick + 1); /* only now: its bucket may be filled anew */
+            trickle(w);
+            return true;
+        }
         if (next <= limit) /* over empty windows in one step */
             next = max_u64(next, min_u64(earliest_tick(w), limit + 1));
         advance_to(w, next);
@@ -360,12 +449,9 @@ static const struct bucket *next_bucket(struct wheel *wheel)
     return bucket_at(hierarchical(wheel), 0, wheel->current);
 }
 
-static void take_current(struct wheel *wheel, struct bucket *due)
+static void take_current(struct wheel *wheel)
 {
-    struct hierarchical *w = hierarchical(wheel);
-
-    bucket_move(due, bucket_at(w, 0, wheel->current));
-    mark_empty(w, 0, wheel->current);
+    take_tick(hierarchical(wheel), wheel->current);
 }
 
 /*
@@ -419,11 +505,12 @@ static size_t check(struct wheel *wheel)
     size_t total = 0;
 
     for (unsigned level = 0; level < w->levels; level++) {
-        for (size_t i = 0; i <= w->level[level].mask; i++) {
-            size_t count = bucket_check(&w->level[level].slot[i]);
-            hwt_assert(count == 0 || bitmap_test(&w->level[level].occupied, i));
-            hwt_assert(count == 0 || level == 0 ||
-                       i != ring_index(w, level, current_slot(w, level)));
+        uint64_t here = current_slot(w, level);
+        for (uint64_t slot = here; slot - here <= w->level[level].mask; slot++) {
+            size_t count = bucket_check(bucket_at(w, level, slot));
+            hwt_assert(count == 0 || is_marked(w, level, slot));
+            hwt_assert(count == 0 || level == 0 || slot != here);
+            hwt_assert(count == 0 || level == 0 || w->coming <= coming_tick(w, level, slot));
             total += count;
         }
     }
@@ -454,6 +541,7 @@ static char *level_init(struct level *level, unsigned shift, unsigned bits, char
 {
     size_t ring = (size_t)2 << bits;
 
+    level->first = UINT64_MAX;
     level->shift = shift;
     level->mask = ring - 1;
     level->slot = (struct bucket *)(void *)memory;
@@ -469,7 +557,7 @@ static size_t level_size(unsigned bits)
     return ring * sizeof(struct bucket) + bitmap_words(ring) * sizeof(uint64_t) + CACHE_LINE;
 }
 
-static struct wheel *create(uint64_t tick_ns, uint32_t slots)
+static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
 {
     unsigned bits = slots > 1 ? bits_of(slots) - 1 : 1, lowest = lowest_bits(bits);
     unsigned reach = bits_of(DEADLINE_NEVER / tick_ns + 1); /* bits of a tick */
@@ -486,9 +574,11 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots)
         return NULL;
     }
     w->levels = levels;
+    w->coming = UINT64_MAX;
     memory = level_init(&w->level[0], 0, lowest, align_to_line(w->memory));
     for (unsigned i = 1; i < levels; i++)
         memory = level_init(&w->level[i], lowest + (i - 1) * bits, bits, memory);
+    set_ends(w, current);
     return &w->wheel;
 }
 

@@ -317,7 +317,7 @@ Test(bucket, scan_beside_a_move)
     cr_assert_eq(pthread_create(&thread, NULL, move_to_and_fro, &r->node[1]), 0);
     for (unsigned i = 0; i < 3000000; i++) {
         r->bucket.earliest = 0;
-        cr_assert_not_null(bucket_scan(&r->bucket).slot);
+        cr_assert_not_null(bucket_scan(&r->bucket, r->bucket.earliest).slot);
         if (r->bucket.earliest > 10)
             break;
     }
@@ -623,7 +623,7 @@ Test(bucket, withdrawn_from_anywhere)
             withdraw(r, n * 7919 % counts[i]);
             check_holes(r);
         }
-        cr_assert_null(bucket_scan(&r->bucket).slot);
+        cr_assert_null(bucket_scan(&r->bucket, r->bucket.earliest).slot);
         cr_assert_eq(pop_from(r, &r->bucket), -1);
         cr_assert(bucket_is_empty(&r->bucket), "and the chunks are free");
     }
@@ -967,20 +967,57 @@ Test(bucket, scan)
 {
     struct rack *r = rack_open();
 
-    cr_assert_null(bucket_scan(&r->bucket).slot);
+    cr_assert_null(bucket_scan(&r->bucket, r->bucket.earliest).slot);
     for (size_t i = 0; i < 1000; i++) {
         store_relaxed(&r->node[i].word, word_make(i, WORD_PENDING));
         add(r, i);
     }
     for (size_t i = 0; i < 1000; i++) {
-        cr_assert_eq(packed_timeout(bucket_scan(&r->bucket).packed), &r->node[i]);
+        cr_assert_eq(packed_timeout(bucket_scan(&r->bucket, r->bucket.earliest).packed),
+                     &r->node[i]);
         cr_assert_eq(r->bucket.earliest, i);
         if (i % 2)
             take_out(r, i);
         else
             store_relaxed(&r->node[i].word, word_make(5000 + i, WORD_PENDING));
     }
-    cr_assert_eq(packed_timeout(bucket_scan(&r->bucket).packed), &r->node[0]);
+    cr_assert_eq(packed_timeout(bucket_scan(&r->bucket, r->bucket.earliest).packed), &r->node[0]);
+    rack_close(r);
+}
+
+/* The others' words say something that could not be, so that a look at one would tell. */
+Test(bucket, scan_touches_the_earliest_only)
+{
+    struct rack *r = rack_open();
+
+    for (size_t i = 1; i <= 1000; i++)
+        add(r, i * 7 % 1009);
+    r->bucket.earliest = 1;
+    store_relaxed(&r->node[1].word, word_make(1, WORD_PENDING));
+    cr_assert_eq(packed_timeout(bucket_scan(&r->bucket, 1).packed), &r->node[1]);
+    cr_assert_eq(r->bucket.earliest, 1);
+    rack_close(r);
+}
+
+/* Keys are of 22 bits, and what was moved keeps its own. */
+Test(bucket, scan_is_not_misled_by_a_key)
+{
+    struct rack *r = rack_open();
+    const uint64_t deadline[] = {UINT64_C(9) << PACKED_BITS | 5, UINT64_C(8) << PACKED_BITS | 5,
+                                 UINT64_C(7) << PACKED_BITS | 6, UINT64_C(7) << PACKED_BITS | 7};
+
+    for (size_t i = 0; i < 4; i++) {
+        store_relaxed(&r->node[i].word, word_make(deadline[i], WORD_PENDING));
+        cr_assert(bucket_insert(&r->bucket, &r->store, &r->node[i], deadline[i], deadline[i]));
+    }
+    r->bucket.earliest = UINT64_C(7) << PACKED_BITS | 5; /* of one that was there */
+    for (size_t i = 2; i < 6; i++) {
+        struct sighting found = bucket_scan(&r->bucket, r->bucket.earliest);
+        size_t wanted = i < 4 ? i : 5 - i; /* 2, 3, 1, 0 */
+        cr_assert_eq(packed_timeout(found.packed), &r->node[wanted]);
+        cr_assert_eq(found.deadline, deadline[wanted]);
+        store_relaxed(&r->node[wanted].word, word_make(DEADLINE_NEVER - 1, WORD_PENDING));
+    }
     rack_close(r);
 }
 
