@@ -218,6 +218,13 @@ void intake_look_on(hwt_timer *timer, unsigned groups)
 
 /* ---- a pass's ---- */
 
+/* Nothing has come that a pass up to `horizon` would look at. */
+HOT bool is_at_rest(const struct lane *lane, uint64_t horizon)
+{
+    return load_seq(&lane->moved) > DEADLINE_NEVER && !lane_has_mail(lane) &&
+           load_seq(&lane->earliest) > horizon;
+}
+
 static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 {
     bool quiet = true;
@@ -234,9 +241,13 @@ static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 void intake_tell_far(hwt_timer *timer, uint64_t now)
 {
     struct worker *w = &timer->worker;
-    uint64_t distance = max_u64(FAR_TICKS * timer->tick_ns, 2 * lead_time(timer, now));
+    uint64_t distance = FAR_TICKS * timer->tick_ns, since = now - w->told_far;
+    bool told = w->told_far && now >= w->told_far;
 
-    if (likely(w->told_far && now >= w->told_far && now - w->told_far < distance / 4))
+    if (likely(told && since < distance / 4))
+        return;
+    distance = max_u64(distance, 2 * lead_time(timer, now));
+    if (told && since < distance / 4)
         return;
     w->told_far = now;
     for (unsigned i = 0; i < timer->lanes.count; i++)
@@ -245,22 +256,28 @@ void intake_tell_far(hwt_timer *timer, uint64_t now)
 
 bool intake(hwt_timer *timer, uint64_t horizon)
 {
-    bool quiet = true;
+    bool quiet = true, all = unlikely(timer->worker.reclaiming == RECLAIM_ALL);
 
     timer_check_acting(timer);
     if (horizon < DEADLINE_NEVER)
         intake_tell_far(timer, horizon);
     if (unlikely(timer->worker.look.segment != NULL) && timer->worker.look.earliest <= horizon)
         intake_look_on(timer, LANE_GROUPS);
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        quiet = collect_lane(timer, &timer->lanes.lane[i], horizon) && quiet;
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        struct lane *lane = &timer->lanes.lane[i];
+        if (all || !is_at_rest(lane, horizon))
+            quiet = collect_lane(timer, lane, horizon) && quiet;
+    }
     return quiet;
 }
 
 void intake_between(hwt_timer *timer)
 {
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        collect_notices(timer, &timer->lanes.lane[i], 0, HAND);
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        struct lane *lane = &timer->lanes.lane[i];
+        if (load_seq(&lane->moved) <= DEADLINE_NEVER || lane_has_notices(lane))
+            collect_notices(timer, lane, 0, HAND);
+    }
 }
 
 void intake_pause(unsigned *times)

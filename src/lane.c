@@ -216,16 +216,6 @@ void lane_tell_moved(struct lane *lane, uint64_t deadline)
 
 /* ---- the worker's side ---- */
 
-bool lane_has_notices(const struct lane *lane)
-{
-    return lane->mail || ck_pr_load_ptr(&lane->notices.head) != NULL;
-}
-
-bool lane_has_mail(const struct lane *lane)
-{
-    return lane_has_notices(lane) || ck_pr_load_ptr(&lane->spill.head) != NULL;
-}
-
 /* All at once from the stack, one by one from here. */
 hwt_timeout *lane_take_notice(struct lane *lane)
 {

@@ -166,8 +166,15 @@ void lane_tell_moved(struct lane *lane, uint64_t deadline);
  */
 typedef void lane_take(void *context, hwt_timeout **found, unsigned count);
 
-bool lane_has_mail(const struct lane *lane); /* notices or spill */
-bool lane_has_notices(const struct lane *lane);
+static inline bool lane_has_notices(const struct lane *lane)
+{
+    return lane->mail || ck_pr_load_ptr(&lane->notices.head) != NULL;
+}
+/* Or spill. */
+static inline bool lane_has_mail(const struct lane *lane)
+{
+    return lane_has_notices(lane) || ck_pr_load_ptr(&lane->spill.head) != NULL;
+}
 hwt_timeout *lane_take_notice(struct lane *lane); /* any one; NULL: there is none */
 hwt_timeout *lane_take_spill(struct lane *lane);  /* a chain by `spilled` */
 hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);

@@ -30,7 +30,7 @@ HOT uint64_t pass_limit(hwt_timer *timer)
     return timer_pass_limit(timer);
 }
 
-/* Runs a hand of what is due. False: nothing was. */
+/* Runs a hand of what is due. False: there is no more, or this is to end. */
 static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int *ran)
 {
     struct wheel *wheel = timer->worker.wheel;
@@ -39,16 +39,17 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int 
     if (!timeout)
         return false;
     run_read_now(timer);
-    for (unsigned i = 0; i < PREFETCH_AHEAD; i++)
-        wheel_prefetch_due(wheel, i);
+    wheel_prefetch_due_up_to(wheel, PREFETCH_AHEAD);
     for (unsigned i = 1;; i++) {
         wheel_prefetch_due(wheel, PREFETCH_AHEAD);
         *ran += run_due(timer, timeout, frame);
-        if (i == HAND || must_leave(timer))
+        if (must_leave(timer))
+            return false;
+        if (i == HAND)
             return true;
         timeout = wheel_take_due(wheel, pass_limit(timer), exact);
         if (!timeout)
-            return true;
+            return false;
     }
 }
 
@@ -81,7 +82,7 @@ static int pass(hwt_timer *timer, bool exact, struct run_frame *frame)
     int ran = 0;
 
     begin_pass(timer);
-    while (run_hand(timer, exact, frame, &ran) && !must_leave(timer))
+    while (run_hand(timer, exact, frame, &ran))
         intake_between(timer); /* what is over does not run, and its memory is free */
     if (timer_is_ours(timer))
         end_pass(timer);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <valgrind/callgrind.h>
 
 #define MANY   4096
@@ -238,6 +239,26 @@ static void workers_paths(void)
     hwt_timer_destroy(timer);
 }
 
+/* As rarely as one in a few ticks: to ask for the next deadline, and to run what is due then. */
+static void turns(void)
+{
+    hwt_timer *timer = driven_timer();
+
+    if (sysconf(_SC_NPROCESSORS_CONF) == 2) { /* each lane is looked at, and each CPU has one */
+        schedule_many(timer, HWT_USEC(3600));
+        collect("other", timer);
+        count_from_here();
+        for (int i = 0; i < MANY; i++) {
+            virtual_now = (hwt_timer_next_deadline(timer) / HWT_MSEC(1) + 1) * HWT_MSEC(1);
+            must(hwt_timer_advance(timer) == 1, "turn");
+        }
+        count_to_here("turn");
+        for (int i = 0; i < MANY; i++)
+            hwt_timeout_unref(timeouts[i]);
+    }
+    hwt_timer_destroy(timer);
+}
+
 /* ---- and all of it on a worker thread, from its lanes to the end of its tasks ---- */
 static void worker_thread(void)
 {
@@ -271,6 +292,7 @@ int main(int argc, char **argv)
         producers_paths();
         earlier_path();
         workers_paths();
+        turns();
     }
     printf("%d %d\n", MANY, ROUNDS);
     return 0;
