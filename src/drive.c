@@ -38,8 +38,11 @@ static int drive(hwt_timer *timer)
     guard_begin(&guard);
     park_leave(&timer->park);
     ran = worker_pass(timer, true);
-    if (timer_is_ours(timer))
-        ahead_look(timer);
+    if (!timer_is_ours(timer))
+        return ran;
+    if (ran > 0)
+        worker_was_woken(timer);
+    ahead_look(timer);
     return ran;
 }
 

@@ -36,7 +36,7 @@ static int create_park(hwt_timer *timer)
     struct park *park = &timer->park;
     int fd;
 
-    /* the worker wakes for a tick as a whole; the caller wants his deadlines exact */
+    /* the worker wakes for a tick as a whole; the caller's deadlines are exact at first */
     park_init(park, timer->drive == HWT_DRIVE_WORKER ? timer->tick_ns - 1 : 0);
     if (timer->drive == HWT_DRIVE_CALLER)
         return 0;

@@ -43,8 +43,8 @@ struct park {
     _Atomic int fd;   /* PARK_TIMERFD */
     int bell;         /* PARK_TIMERFD of a worker: wakes it if the timer cannot be set; or -1 */
     clockid_t clock;  /* PARK_TIMERFD of a worker */
-    uint64_t slack;   /* a wake-up this much after `wake_before` is in time */
-    /* the worker's own */
+    /* the worker's own, or whoever's drives */
+    uint64_t slack;    /* a wake-up this much after `wake_before` is in time */
     bool timer_denied; /* the descriptor could not be set for this sleep */
 };
 

@@ -13,7 +13,8 @@
 
 #define PREFETCH_AHEAD 12
 /* Wake-ups are few: one in so long, or in so many ticks; and so many that were saved (sizes.h). */
-#define WAKE_NS        UINT64_C(1000000)
+#define WAKE_NS        UINT64_C(1000000) /* of a worker: a thread is put to sleep and woken */
+#define LOOP_WAKE_NS   UINT64_C(100000)  /* of a loop: a poll, and a descriptor to be set */
 #define WAKE_TICKS     16
 
 /* ---- running ---- */
@@ -153,7 +154,7 @@ static uint64_t cover(const hwt_timer *timer, uint64_t next)
 
     if (next >= DEADLINE_NEVER)
         return DEADLINE_NEVER;
-    if (timer->park.slack)
+    if (timer->park.slack && timer->drive == HWT_DRIVE_WORKER)
         next = max_u64(wheel_tick_time(wheel, wheel_tick_of(wheel, next)), timer->park.slack + 1) -
                timer->park.slack;
     return max_u64(next, 1);
@@ -177,44 +178,11 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     return false;
 }
 
-/* What a submitter sets a descriptor to while nobody is awake who could say it better. */
-static void foresee(hwt_timer *timer, uint64_t held_back)
-{
-    park_foresee(&timer->park, held_back, ahead_warning(timer));
-}
-
-void worker_arm(hwt_timer *timer)
-{
-    uint64_t wake_before, at;
-
-    if (load_relaxed(&timer->park.kind) != PARK_TIMERFD)
-        return;
-    foresee(timer, timer->park.slack);
-    if (timer->worker.look.segment || !worker_plan(timer, &wake_before)) {
-        park_fire(&timer->park);
-        return;
-    }
-    at = ahead_time(timer, wake_before);
-    if (at < wake_before)
-        park_sooner(&timer->park, at);
-}
-
-void worker_stop_driving(void *driven)
-{
-    hwt_timer *timer = driven;
-
-    if (!timer_is_ours(timer)) {
-        lifecycle_leave_in_child(timer);
-        return;
-    }
-    file_flush_returns(timer, FILE_WORTH_RETURNING);
-    worker_arm(timer);
-    driver_end(timer);
-}
-
 static uint64_t wake_price(const hwt_timer *timer)
 {
-    return min_u64(WAKE_NS, WAKE_TICKS * min_u64(timer->tick_ns, WAKE_NS));
+    uint64_t price = timer->drive == HWT_DRIVE_CALLER ? LOOP_WAKE_NS : WAKE_NS;
+
+    return min_u64(price, WAKE_TICKS * min_u64(timer->tick_ns, price));
 }
 
 static bool wakes_are_few(const hwt_timer *timer, uint64_t now)
@@ -231,6 +199,59 @@ static void pay_wake(hwt_timer *timer, uint64_t now)
     w->paid_until = max_u64(w->paid_until, now > saved ? now - saved : 0) + price;
     w->paid_until = min_u64(w->paid_until, now + saved);
 }
+
+void worker_was_woken(hwt_timer *timer)
+{
+    pay_wake(timer, timer->worker.passed);
+}
+
+/* What a submitter sets a descriptor to while nobody is awake who could say it better. */
+static void foresee(hwt_timer *timer, uint64_t held_back)
+{
+    park_foresee(&timer->park, held_back, ahead_warning(timer));
+}
+
+/* ---- a descriptor's, of whoever drives ---- */
+
+/* Exact while wake-ups are few; else so much later that what is due meanwhile costs no other. */
+static uint64_t callers_slack(const hwt_timer *timer, uint64_t now)
+{
+    return wakes_are_few(timer, now) ? 0 : min_u64(timer->tick_ns - 1, LOOP_WAKE_NS);
+}
+
+void worker_arm(hwt_timer *timer)
+{
+    struct park *park = &timer->park;
+    uint64_t wake_before, until, at;
+
+    if (load_relaxed(&park->kind) != PARK_TIMERFD)
+        return;
+    park->slack = callers_slack(timer, timer_now(timer));
+    foresee(timer, park->slack);
+    if (timer->worker.look.segment || !worker_plan(timer, &wake_before)) {
+        park_fire(park);
+        return;
+    }
+    until = wake_before + min_u64(park->slack, callers_slack(timer, wake_before));
+    at = min_u64(until, ahead_time(timer, until));
+    if (at < wake_before + park->slack)
+        park_sooner(park, at);
+}
+
+void worker_stop_driving(void *driven)
+{
+    hwt_timer *timer = driven;
+
+    if (!timer_is_ours(timer)) {
+        lifecycle_leave_in_child(timer);
+        return;
+    }
+    file_flush_returns(timer, FILE_WORTH_RETURNING);
+    worker_arm(timer);
+    driver_end(timer);
+}
+
+/* ---- a worker's ---- */
 
 /*
  * The end of the tick, so that all that is due at it costs one wake-up; but while they are few, at
