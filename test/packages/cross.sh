@@ -9,6 +9,8 @@ cd "$(dirname "$0")/../.."
 : "${MAKE:=make}"
 cc=aarch64-linux-gnu-gcc
 command -v $cc >/dev/null || { echo "no $cc: apt-get install gcc-aarch64-linux-gnu"; exit 77; }
+echo '#include <stdio.h>' | $cc -fsyntax-only -x c - 2>/dev/null ||
+    { echo "$cc has no C library: apt-get install libc6-dev-arm64-cross"; exit 77; }
 ck=$(echo '#include <ck_md.h>' | gcc -E - | sed -n 's,^# 1 "\(.*\)/ck_md.h".*,\1,p')
 [ -d "$ck/gcc/aarch64" ] || { echo "Concurrency Kit's aarch64 is not there"; exit 77; }
 dir=$(mktemp -d)
