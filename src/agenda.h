@@ -115,7 +115,7 @@ static inline hwt_timeout *agenda_take(struct agenda *agenda)
     return agenda->front[agenda->lo++].timeout;
 }
 
-/* Fetch what will be called with: the task of the `ahead`th after the first; of all before it. */
+/* Fetch what the task of the `ahead`th after the first will be called with; of all before it. */
 HOT void agenda_prefetch(const struct agenda *agenda, unsigned ahead)
 {
     if (agenda->lo + ahead < agenda->hi)

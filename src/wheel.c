@@ -342,7 +342,7 @@ size_t wheel_check(struct wheel *wheel)
 {
     size_t count = agenda_check(&wheel->agenda) + wheel->ops->check(wheel);
 
-    hwt_assert(bucket_is_empty(&wheel->due) && bucket_is_empty(&wheel->anew));
+    hwt_assert(bucket_is_empty(&wheel->anew));
     for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout)) {
         hwt_assert(timeout->place == PLACE_LISTED);
         count++;

@@ -23,7 +23,7 @@
 struct wheel;
 
 struct wheel_ops {
-    /* Makes one; `slots`: a power of two, per level. NULL: no memory. */
+    /* Makes one; `slots`: a power of two, per level; `current`: as below. NULL: no memory. */
     struct wheel *(*create)(uint64_t tick_ns, uint32_t slots, uint64_t current);
     void (*destroy)(struct wheel *wheel);
     /* Files at `tick`, not before wheel->current. The slot; NULL: no memory for a chunk. */
@@ -66,7 +66,6 @@ struct wheel {
     uint64_t covered; /* W1 */
     struct chunk_store store;
     struct agenda agenda;
-    struct bucket due;       /* a kind's: on its way to the agenda; otherwise empty */
     struct bucket anew;      /* on its way to other buckets; otherwise empty */
     hwt_timeout *pen;        /* by `where`: filed without memory for a chunk */
     struct sighting witness; /* of the exact earliest deadline of all that `ops` files, or of none;
@@ -124,7 +123,7 @@ static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, boo
     return wheel_find_due(wheel, now, exact);
 }
 
-/* Fetch what the task of one of the next that are due will be called with; those before it. */
+/* Fetch what the task of one of the next that are due will be called with; of those before it. */
 HOT void wheel_prefetch_due(const struct wheel *wheel, unsigned ahead)
 {
     agenda_prefetch(&wheel->agenda, ahead);

@@ -18,6 +18,7 @@ struct hashed {
     uint64_t *tree;   /* [1] is the root, [slots + i] the leaf of slot i: ~earliest, or 0 */
     uint64_t *latest; /* by slot: no deadline in it was above, as it was filed */
     void *memory;
+    struct bucket due; /* on its way to the agenda; otherwise empty */
 };
 
 static struct hashed *hashed(struct wheel *wheel)
@@ -84,30 +85,37 @@ static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
 }
 
 /*
- * What is due by `tick` becomes due: all of the bucket if it holds this round's only, so that none
- * of them needs to be touched yet.
+ * What is due by `tick` goes to the agenda: all of the bucket if it holds this round's only, so
+ * that none of them needs to be touched yet. False: it does not, and what is due waits in `due`.
  */
-static void visit(struct hashed *w, uint32_t slot, uint64_t limit)
+static bool visit(struct hashed *w, uint32_t slot, uint64_t tick)
 {
-    struct bucket *anew = &w->wheel.anew, *due = &w->wheel.due;
+    uint64_t limit = wheel_tick_time(&w->wheel, tick);
+    struct bucket *anew = &w->wheel.anew;
 
-    if (bucket_is_empty(due) && w->latest[slot] <= limit) {
-        bucket_move(due, &w->slot[slot]);
-        tree_set(w, slot, 0);
-        return;
+    tree_set(w, slot, 0);
+    if (w->latest[slot] <= limit) {
+        wheel_cover(&w->wheel, tick, &w->slot[slot]);
+        return true;
     }
     bucket_move(anew, &w->slot[slot]);
-    tree_set(w, slot, 0);
-    wheel_refile(&w->wheel, anew, limit, due); /* the others come back, and into the tree */
+    wheel_refile(&w->wheel, anew, limit, &w->due); /* the others come back, and into the tree */
+    return false;
 }
 
 /* In more than one bucket, if some were moved: they lie where they were filed. */
-static void visit_all(struct hashed *w, uint64_t tick)
+static bool visit_all(struct hashed *w, uint64_t tick)
 {
     uint64_t limit = wheel_tick_time(&w->wheel, tick);
+    bool any = false;
 
     while (tree_earliest(w) <= limit)
-        visit(w, tree_winner(w), limit);
+        any = visit(w, tree_winner(w), tick) || any;
+    if (!bucket_is_empty(&w->due)) {
+        wheel_cover(&w->wheel, tick, &w->due);
+        any = true;
+    }
+    return any;
 }
 
 static bool expire(struct wheel *wheel, uint64_t limit)
@@ -119,11 +127,8 @@ static bool expire(struct wheel *wheel, uint64_t limit)
         if (tick > limit)
             break;
         wheel->current = tick + 1; /* what is filed anew goes to a later one */
-        visit_all(w, tick);
-        if (!bucket_is_empty(&wheel->due)) {
-            wheel_cover(wheel, tick, &wheel->due);
+        if (visit_all(w, tick))
             return true;
-        }
     }
     wheel->current = max_u64(wheel->current, limit + 1);
     return false;
@@ -171,8 +176,8 @@ static const struct bucket *next_bucket(struct wheel *wheel)
 
 static void take_current(struct wheel *wheel)
 {
-    visit_all(hashed(wheel), wheel->current);
-    wheel_cover(wheel, wheel->current, &wheel->due);
+    if (!visit_all(hashed(wheel), wheel->current))
+        wheel_cover(wheel, wheel->current, NULL);
 }
 
 /* It may have been moved, and not lie in the slot of its deadline. */
@@ -225,6 +230,7 @@ static size_t check(struct wheel *wheel)
     struct hashed *w = hashed(wheel);
     size_t total = 0;
 
+    hwt_assert(bucket_is_empty(&w->due));
     for (uint32_t slot = 0; slot < w->slots; slot++) {
         size_t count = bucket_check(&w->slot[slot]);
         hwt_assert(count == 0 || w->tree[w->slots + slot] != 0);
