@@ -218,7 +218,11 @@ void intake_look_on(hwt_timer *timer, unsigned groups)
 
 /* ---- a pass's ---- */
 
-/* Nothing has come that a pass up to `horizon` would look at. */
+/*
+ * Nothing has come that a pass up to `horizon` would look at. Each look pairs with whoever told it:
+ * lane_tell_moved, lane_notify and the spill, lane_announce. What is told later its teller compares
+ * with the plan (C4), before which all of this is looked at once more.
+ */
 HOT bool is_at_rest(const struct lane *lane, uint64_t horizon)
 {
     return load_seq(&lane->moved) > DEADLINE_NEVER && !lane_has_mail(lane) &&
@@ -273,7 +277,7 @@ bool intake(hwt_timer *timer, uint64_t horizon)
 
 void intake_between(hwt_timer *timer)
 {
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
+    for (unsigned i = 0; i < timer->lanes.count; i++) { /* as is_at_rest, but for what is due */
         struct lane *lane = &timer->lanes.lane[i];
         if (load_seq(&lane->moved) <= DEADLINE_NEVER || lane_has_notices(lane))
             collect_notices(timer, lane, 0, HAND);
