@@ -59,6 +59,19 @@ static inline bool bucket_has_chunks(const struct bucket *bucket)
     return next && next != &bucket->ring;
 }
 
+/* Its chunks, one by one; NULL: no more. */
+static inline struct chunk *bucket_first_chunk(const struct bucket *bucket)
+{
+    return bucket_has_chunks(bucket) ? chunk_of(ring_next(&bucket->ring)) : NULL;
+}
+
+static inline struct chunk *bucket_next_chunk(const struct bucket *bucket,
+                                              const struct chunk *chunk)
+{
+    struct ring *next = ring_next(&chunk->ring);
+    return next != &bucket->ring ? chunk_of(next) : NULL;
+}
+
 /* Does the bucket itself hold any, as it stands? */
 static inline bool bucket_inline_any(const struct bucket *bucket)
 {
@@ -77,6 +90,16 @@ static inline unsigned bucket_inline_live(const struct bucket *bucket)
     for (unsigned i = 0; i < BUCKET_INLINE; i++)
         live += load_acquire(&bucket->slot[i]) != 0;
     return live;
+}
+
+/* A slot of the bucket itself that is empty, and stays so until the worker fills it; NULL: none. */
+static inline _Atomic uint64_t *bucket_inline_hole(struct bucket *bucket)
+{
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        if (!load_acquire(&bucket->slot[i]))
+            return &bucket->slot[i];
+    }
+    return NULL;
 }
 
 /*
@@ -112,8 +135,6 @@ static inline bool bucket_is_empty(const struct bucket *bucket)
 {
     return !bucket_has_chunks(bucket) && !bucket_inline_any(bucket);
 }
-/* Looks as far as the first that it holds; chunks of holes that are in the way are freed. */
-bool bucket_has_any(struct bucket *bucket, struct chunk_store *store);
 
 /* ---- slots and places ---- */
 
@@ -172,7 +193,7 @@ static inline bool bucket_withdraw(const hwt_timeout *timeout)
     return packed_timeout(held) == timeout && cas_acq_rel(slot, &held, 0);
 }
 
-/* ---- filing ---- */
+/* ---- filing (bucket.c) ---- */
 
 static inline enum timeout_place bucket_place_in(const struct chunk *chunk)
 {
@@ -205,16 +226,8 @@ static inline _Atomic uint64_t *bucket_put(struct bucket *bucket, struct chunk_s
 _Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
                                 hwt_timeout *timeout, uint64_t deadline, uint64_t key);
 
-/* Is it in the slot that its `where` speaks of? Only of one that nobody can withdraw (any more). */
-static inline bool bucket_holds(const hwt_timeout *timeout)
-{
-    const _Atomic uint64_t *slot = slot_of_where(load_relaxed(&timeout->where));
+/* ---- taking out (bucket.c) ---- */
 
-    return slot && timeout->place >= PLACE_INLINE && timeout->place <= PLACE_LARGE &&
-           packed_timeout(load_relaxed(slot)) == timeout;
-}
-/* One that a bucket holds, and nobody can withdraw. It is PLACE_ADRIFT afterwards. */
-void bucket_remove(struct chunk_store *store, hwt_timeout *timeout);
 /*
  * Takes out up to `most` of them, any, as they are packed, from one chunk or the bucket itself; the
  * number taken, 0: it is empty, and has no chunks. The timeouts have not been touched: `where` and
@@ -234,6 +247,24 @@ HOT void packed_prefetch(const uint64_t *packed, unsigned count)
 hwt_timeout *bucket_pop(struct bucket *bucket, struct chunk_store *store);
 /* All of `from` to `to`, which has been found empty; the timeouts in chunks are not touched. */
 void bucket_move(struct bucket *to, struct bucket *from);
+
+/* ---- filled in proportion (bucket_thin.c) ---- */
+
+/* Is it in the slot that its `where` speaks of? Only of one that nobody can withdraw (any more). */
+static inline bool bucket_holds(const hwt_timeout *timeout)
+{
+    const _Atomic uint64_t *slot = slot_of_where(load_relaxed(&timeout->where));
+
+    return slot && timeout->place >= PLACE_INLINE && timeout->place <= PLACE_LARGE &&
+           packed_timeout(load_relaxed(slot)) == timeout;
+}
+/* One that a bucket holds, and nobody can withdraw. It is PLACE_ADRIFT afterwards. */
+void bucket_remove(struct chunk_store *store, hwt_timeout *timeout);
+/* A free chunk, maybe smaller than wanted; for that others are looked through. NULL: no memory. */
+struct chunk *bucket_obtain_chunk(struct chunk_store *store, bool large);
+
+/* ---- by keys and stamps alone (bucket_keys.c) ---- */
+
 /* Do all have the same key? *packed: one of them. */
 bool bucket_one_key(const struct bucket *bucket, uint64_t *packed);
 /*
@@ -246,6 +277,12 @@ unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t 
                      uint64_t limit, uint64_t *out);
 /* Brings its chunks into an order: bucket_take takes from those with the lowest stamps first. */
 void bucket_sort_chunks(struct bucket *bucket);
+
+/* ---- looking (bucket_look.c) ---- */
+
+/* Looks as far as the first that it holds; chunks of holes that are in the way are freed. */
+bool bucket_has_any(struct bucket *bucket, struct chunk_store *store);
+
 /* One of them, as it was seen: its slot tells whether it is still there (slot_still_holds). */
 struct sighting {
     _Atomic uint64_t *slot; /* NULL: of none */

@@ -7,20 +7,14 @@
 
 #define SKIM_BINS 2048
 
-static struct chunk *first_chunk(const struct bucket *bucket)
-{
-    return bucket_has_chunks(bucket) ? chunk_of(ring_next(&bucket->ring)) : NULL;
-}
-
 /* The one behind that is on its way then. */
 static struct chunk *next_chunk(const struct bucket *bucket, const struct chunk *chunk)
 {
-    struct ring *next = ring_next(&chunk->ring);
+    struct chunk *next = bucket_next_chunk(bucket, chunk);
 
-    if (next == &bucket->ring)
-        return NULL;
-    __builtin_prefetch(ring_next(next));
-    return chunk_of(next);
+    if (next)
+        __builtin_prefetch(ring_next(&next->ring));
+    return next;
 }
 
 static bool one_key(const _Atomic uint64_t *slot, unsigned count, uint64_t *packed)
@@ -44,7 +38,7 @@ bool bucket_one_key(const struct bucket *bucket, uint64_t *packed)
     *packed = 0;
     if (!one_key(bucket->slot, BUCKET_INLINE, packed))
         return false;
-    for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk)) {
+    for (chunk = bucket_first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk)) {
         if (!one_key(chunk->slot, ring_used(&chunk->ring), packed))
             return false;
     }
@@ -70,7 +64,7 @@ uint64_t bucket_key_limit(const struct bucket *bucket, uint64_t from, uint64_t r
     while (range >> shift >= SKIM_BINS - 1)
         shift++;
     count_keys(bucket->slot, BUCKET_INLINE, from, shift, bin);
-    for (chunk = first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk))
+    for (chunk = bucket_first_chunk(bucket); chunk; chunk = next_chunk(bucket, chunk))
         count_keys(chunk->slot, ring_used(&chunk->ring), from, shift, bin);
     while (bins < SKIM_BINS - 1 && sum + bin[bins] <= most)
         sum += bin[bins++];
@@ -99,7 +93,7 @@ unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t 
     unsigned count = skim_slots(bucket->slot, BUCKET_INLINE, from, limit, out), here;
     struct chunk *chunk, *next;
 
-    for (chunk = first_chunk(bucket); chunk; chunk = next) {
+    for (chunk = bucket_first_chunk(bucket); chunk; chunk = next) {
         struct ring *ring = &chunk->ring;
         next = next_chunk(bucket, chunk);
         here = skim_slots(chunk->slot, ring_used(ring), from, limit, out + count);

@@ -50,7 +50,7 @@ struct chunk_store {
     size_t total;           /* of all lots, in small chunks */
     struct chunk_lot *at;   /* the cursor: a lot (NULL: before the first), and ... */
     size_t offset;          /* ... how far in it, in small chunks */
-    size_t in_vain;         /* so often none need be looked for: nothing was found (bucket.c) */
+    size_t in_vain; /* so often none need be looked for: nothing was found (bucket_thin.c) */
 };
 
 /* ---- heads ---- */
@@ -106,6 +106,11 @@ static inline void ring_set_live(struct ring *ring, uint64_t live)
     store_relaxed(&ring->fill, (load_relaxed(&ring->fill) & ~RING_LIVE_MASK) | live);
 }
 
+static inline bool ring_is_chunk(const struct ring *ring)
+{
+    return ring_room(ring) != 0;
+}
+
 /* Does a chunk have a slot at its end that was never filled? */
 static inline bool ring_has_room(const struct ring *ring)
 {
@@ -148,6 +153,15 @@ static inline void chunk_lower_least(struct chunk *chunk, uint64_t stamp)
 static inline struct chunk *chunk_of(struct ring *ring)
 {
     return container_of(ring, struct chunk, ring);
+}
+
+/* Into a ring: behind a chunk, or the bucket, which may have none yet. */
+static inline void chunk_link(struct ring *before, struct chunk *chunk)
+{
+    struct ring *after = ring_next(before) ? ring_next(before) : before;
+
+    ring_link(&chunk->ring, after);
+    ring_link(before, &chunk->ring);
 }
 
 /* Out of its ring, and free. */

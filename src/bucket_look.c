@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a bucket holds, looked at where it lies (bucket.h, S2 and S3): is there anything, which is
+ * the earliest, what is to be fetched, what a visitor is shown. Nothing leaves its slot for longer
+ * than a look.
+ */
+#include "bucket.h"
+
+/* ---- looking ---- */
+
+bool bucket_has_any(struct bucket *bucket, struct chunk_store *store)
+{
+    struct chunk *chunk;
+
+    if (bucket_inline_any(bucket))
+        return true;
+    while ((chunk = bucket_first_chunk(bucket)) != NULL) {
+        unsigned used = ring_used(&chunk->ring), i = 0;
+        while (i < used && !load_acquire(&chunk->slot[i]))
+            i++;
+        if (i < used)
+            return true;
+        chunk_unlink(store, chunk);
+    }
+    return false;
+}
+
+void bucket_prefetch_timeouts(struct bucket *bucket)
+{
+    struct ring *last = bucket_has_chunks(bucket) ? ring_prev(&bucket->ring) : NULL;
+    const _Atomic uint64_t *slot = last ? chunk_of(last)->slot : bucket->slot;
+    unsigned end = last ? ring_used(last) : BUCKET_INLINE;
+
+    for (unsigned i = end > BUCKET_BATCH ? end - BUCKET_BATCH : 0; i < end; i++) {
+        uint64_t packed = load_relaxed(&slot[i]);
+        if (packed)
+            __builtin_prefetch(packed_timeout(packed), 1);
+    }
+}
+
+void bucket_prefetch_arguments(struct bucket *bucket)
+{
+    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
+        uint64_t packed = slot_empty(&bucket->slot[i]);
+        if (!packed)
+            continue;
+        __builtin_prefetch(packed_timeout(packed)->arg, 1);
+        store_release(&bucket->slot[i], packed);
+    }
+}
+
+/* S3: only what would be the earliest needs a second look at its slot. */
+static void scan_slot(struct sighting *best, _Atomic uint64_t *slot, uint64_t packed)
+{
+    uint64_t deadline = timeout_deadline(packed_timeout(packed));
+
+    if (deadline < best->deadline && slot_still_holds(slot, packed))
+        *best = (struct sighting){slot, packed, deadline};
+}
+
+/* Touches only those with this key. */
+static void scan_for_key(struct sighting *best, _Atomic uint64_t *slot, unsigned count,
+                         uint64_t key, uint64_t bound)
+{
+    for (unsigned i = 0; i < count && best->deadline > bound; i++) {
+        uint64_t packed = load_acquire(&slot[i]);
+        if (packed_bits_from(packed, key) == 0 && packed)
+            scan_slot(best, &slot[i], packed);
+    }
+}
+
+static void scan_slots(struct sighting *best, _Atomic uint64_t *slot, unsigned count,
+                       uint64_t bound)
+{
+    for (unsigned i = 0; i < count && best->deadline > bound; i++) {
+        uint64_t packed = load_acquire(&slot[i]);
+        if (packed)
+            scan_slot(best, &slot[i], packed);
+    }
+}
+
+struct sighting bucket_scan(struct bucket *bucket, uint64_t key)
+{
+    struct sighting best = {NULL, 0, UINT64_MAX};
+    uint64_t bound = bucket->earliest;
+    struct chunk *chunk;
+
+    scan_for_key(&best, bucket->slot, BUCKET_INLINE, key, bound);
+    for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk))
+        scan_for_key(&best, chunk->slot, ring_used(&chunk->ring), key, bound);
+    scan_slots(&best, bucket->slot, BUCKET_INLINE, bound);
+    for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk))
+        scan_slots(&best, chunk->slot, ring_used(&chunk->ring), bound);
+    bucket->earliest = best.deadline;
+    return best;
+}
+
+static void look_at_slots(_Atomic uint64_t *slot, unsigned count, bucket_look *look, void *context)
+{
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t packed = load_acquire(&slot[i]);
+        uint64_t word = packed ? load_acquire(&packed_timeout(packed)->word) : 0;
+        if (packed && slot_still_holds(&slot[i], packed))
+            look(context, word);
+    }
+}
+
+void bucket_look_through(struct bucket *bucket, bucket_look *look, void *context)
+{
+    struct chunk *chunk;
+
+    look_at_slots(bucket->slot, BUCKET_INLINE, look, context);
+    for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk))
+        look_at_slots(chunk->slot, ring_used(&chunk->ring), look, context);
+}
+
+/* ---- showing ---- */
+
+void bucket_end_show(struct sighting *shown)
+{
+    _Atomic uint64_t *slot = shown->slot;
+
+    if (!slot)
+        return;
+    shown->slot = NULL;
+    store_release(slot, shown->packed);
+}
+
+static void show_slots(_Atomic uint64_t *slot, unsigned count, bucket_see *see, void *context,
+                       struct sighting *shown)
+{
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t packed = slot_empty(&slot[i]);
+        if (!packed)
+            continue;
+        *shown = (struct sighting){&slot[i], packed, 0};
+        see(context, packed_timeout(packed));
+        bucket_end_show(shown);
+    }
+}
+
+void bucket_visit(struct bucket *bucket, bucket_see *see, void *context, struct sighting *shown)
+{
+    struct chunk *chunk;
+
+    show_slots(bucket->slot, BUCKET_INLINE, see, context, shown);
+    for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk))
+        show_slots(chunk->slot, ring_used(&chunk->ring), see, context, shown);
+}
+
+/* ---- validator ---- */
+
+static size_t check_slots(_Atomic uint64_t *slot, unsigned count)
+{
+    size_t live = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t packed = load_acquire(&slot[i]);
+        uint64_t where = packed ? load_acquire(&packed_timeout(packed)->where) : 0;
+        if (!packed || !slot_still_holds(&slot[i], packed))
+            continue;
+        hwt_assert(where == where_of_slot(&slot[i]));
+        (void)where;
+        live++;
+    }
+    return live;
+}
+
+size_t bucket_check(struct bucket *bucket)
+{
+    size_t at_most = bucket_at_most(bucket), total = check_slots(bucket->slot, BUCKET_INLINE);
+    struct chunk *chunk;
+
+    for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk)) {
+        const struct ring *ring = &chunk->ring;
+        size_t live = check_slots(chunk->slot, ring_used(ring));
+        hwt_assert(ring_is_chunk(ring) && ring_used(ring) <= ring_room(ring));
+        hwt_assert(live <= ring_live(ring) && ring_live(ring) <= ring_used(ring));
+        hwt_assert(ring_prev(ring_next(ring)) == ring && ring_next(ring_prev(ring)) == ring);
+        total += live;
+    }
+    hwt_assert(at_most >= total);
+    (void)at_most;
+    return total;
+}
