@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One level of the hierarchical wheel: a ring of buckets, which of them are occupied, and how far
+ * it reaches. A slot is named by its number since time began: slot s stands for the ticks t with
+ * t >> shift == s, and lies at s modulo the ring.
+ *
+ * A bucket may be empty although its bit is set (removal does not know the slot), or have nothing
+ * but chunks of holes: the bit is cleared by whoever comes by.
+ */
+#ifndef HWT_LEVEL_H
+#define HWT_LEVEL_H
+
+#include "bitmap.h"
+#include "bucket.h"
+
+struct level {
+    uint64_t first; /* no slot before it holds anything; UINT64_MAX: none does */
+    uint64_t end;   /* the first tick that is too far for it; UINT64_MAX: none is */
+    /* never changes, but for what the buckets and the bitmap hold */
+    unsigned shift; /* a slot is as wide as 2^shift ticks */
+    size_t mask;    /* of its ring */
+    struct bucket *slot;
+    struct bitmap occupied;
+};
+
+/* ---- geometry ---- */
+
+static inline uint64_t level_slot_of(const struct level *level, uint64_t tick)
+{
+    return tick >> level->shift;
+}
+
+static inline uint64_t level_first_tick(const struct level *level, uint64_t slot)
+{
+    return slot << level->shift;
+}
+
+static inline uint64_t level_slot_width(const struct level *level)
+{
+    return UINT64_C(1) << level->shift;
+}
+
+static inline size_t level_ring_index(const struct level *level, uint64_t slot)
+{
+    return (size_t)slot & level->mask;
+}
+
+static inline struct bucket *level_bucket(const struct level *level, uint64_t slot)
+{
+    return &level->slot[level_ring_index(level, slot)];
+}
+
+/* ---- which slots are occupied ---- */
+
+static inline void level_mark_empty(struct level *level, uint64_t slot)
+{
+    bitmap_clear(&level->occupied, level_ring_index(level, slot));
+}
+
+static inline void level_mark_occupied(struct level *level, uint64_t slot)
+{
+    bitmap_set(&level->occupied, level_ring_index(level, slot));
+    level->first = min_u64(level->first, slot);
+}
+
+static inline bool level_is_marked(const struct level *level, uint64_t slot)
+{
+    return slot >= level->first && bitmap_test(&level->occupied, level_ring_index(level, slot));
+}
+
+/* The first slot that is marked, round the ring from this one on. UINT64_MAX: none is. */
+static inline uint64_t level_marked_from(const struct level *level, uint64_t slot)
+{
+    size_t start = level_ring_index(level, slot), found;
+
+    if (bitmap_is_empty(&level->occupied))
+        return UINT64_MAX;
+    found = bitmap_next(&level->occupied, start);
+    if (found == BITMAP_NONE)
+        found = bitmap_next(&level->occupied, 0);
+    return slot + level_ring_index(level, found - start);
+}
+
+/* The first slot that holds something, from the one on that the current tick is in. */
+static inline bool level_first_occupied(struct level *level, uint64_t current, uint64_t *slot)
+{
+    while (level->first != UINT64_MAX) {
+        uint64_t from = max_u64(level->first, level_slot_of(level, current));
+        *slot = level->first = level_is_marked(level, from) ? from : level_marked_from(level, from);
+        if (*slot != UINT64_MAX && !bucket_is_empty(level_bucket(level, *slot)))
+            return true;
+        if (*slot != UINT64_MAX)
+            level_mark_empty(level, *slot);
+    }
+    return false;
+}
+
+/* ---- making one ---- */
+
+/* Bytes for a ring of 2^bits slots and as many again, and what aligns it. */
+static inline size_t level_size(unsigned bits)
+{
+    size_t ring = (size_t)2 << bits;
+    return ring * sizeof(struct bucket) + bitmap_words(ring) * sizeof(uint64_t) + CACHE_LINE;
+}
+
+/* In zeroed memory that is aligned to cache lines; returns what is behind it, aligned. */
+static inline char *level_init(struct level *level, unsigned shift, unsigned bits, char *memory)
+{
+    size_t ring = (size_t)2 << bits;
+
+    level->first = UINT64_MAX;
+    level->shift = shift;
+    level->mask = ring - 1;
+    level->slot = (struct bucket *)(void *)memory;
+    memory += ring * sizeof(struct bucket);
+    bitmap_init(&level->occupied, ring, (uint64_t *)(void *)memory);
+    memory += bitmap_words(ring) * sizeof(uint64_t);
+    return align_to_line(memory);
+}
+
+#endif
