@@ -9,7 +9,7 @@
 #include "guard.h"
 #include "intake.h"
 #include "lifecycle.h"
-#include "run.h"
+#include "run_frames.h"
 #include "visit.h"
 
 /*

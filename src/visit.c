@@ -8,7 +8,7 @@
 #include "guard.h"
 #include "intake.h"
 #include "release.h"
-#include "run.h"
+#include "run_frames.h"
 #include "worker.h"
 
 /* A call that waits for the worker: on the caller's stack, in `visits`. */

@@ -10,8 +10,8 @@
  * bring a whole slot down at once (the cascade burst). Invariant: at every level above 0 the slot
  * that the current tick is in is empty.
  *
- * Each level keeps a bitmap of occupied slots (level.h), each bucket a lower bound of its deadlines:
- * the next deadline is a few bit scans away, and idle ticks cost nothing.
+ * Each level knows which of its slots are occupied (level.h), each bucket a lower bound of its
+ * deadlines: the next deadline is a few bit scans away, and idle ticks cost nothing.
  */
 #include <stdlib.h>
 
