@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The worker's side of a lane: what the threads have sent comes out of it. The rules by which a
+ * slot is emptied beside cancellers: C2, C3 and C20.
+ */
+#include "submit.h"
+
+/* ---- mail, and what is taken back ---- */
+
+/* All at once from the stack, one by one from here. */
+hwt_timeout *lane_take_notice(struct lane *lane)
+{
+    hwt_timeout *timeout = lane->mail;
+    ck_stack_entry_t *first = NULL;
+
+    if (!timeout && ck_pr_load_ptr(&lane->notices.head) != NULL)
+        first = ck_stack_batch_pop_upmc(&lane->notices);
+    if (first)
+        timeout = container_of(first, hwt_timeout, link);
+    lane->mail = timeout ? timeout_next_linked(timeout) : NULL;
+    if (lane->mail)
+        __builtin_prefetch(lane->mail, 1);
+    return timeout;
+}
+
+hwt_timeout *lane_take_spill(struct lane *lane)
+{
+    ck_stack_entry_t *first;
+
+    if (ck_pr_load_ptr(&lane->spill.head) == NULL)
+        return NULL;
+    first = ck_stack_batch_pop_upmc(&lane->spill);
+    return first ? container_of(first, hwt_timeout, spilled) : NULL;
+}
+
+hwt_timeout *lane_next_spilled(const hwt_timeout *timeout)
+{
+    ck_stack_entry_t *next = timeout->spilled.next;
+    return next ? container_of(next, hwt_timeout, spilled) : NULL;
+}
+
+/*
+ * C20. The slot is marked: whoever wins the word from now on finds it so. Who has won it before may
+ * have found it unmarked, and will empty it, or has, and the block may be somebody else's by now.
+ * False: it is left to him; *held is what the slot holds then, 0 if that is to be left too.
+ */
+HOT bool keeps_mark(lane_slot *slot, uint64_t mark, uint64_t *held)
+{
+    const hwt_timeout *timeout = packed_timeout(*held);
+    uint64_t seen = mark;
+
+    if (unlikely(word_code(load_seq(&timeout->word)) == WORD_CANCELLED)) {
+        (void)cas_seq(slot, &seen, *held); /* as it was, unless it has been emptied */
+        *held = 0;
+        return false;
+    }
+    seen = load_seq(slot);
+    if (likely(seen == mark))
+        return true;
+    *held = seen;
+    return false;
+}
+
+/*
+ * Out of its slot. `asks`: it may be that of a canceller, too (otherwise its notice has come). The
+ * worker may be preempted between any two steps: the slot itself tells whether it has been counted
+ * yet (count_group).
+ */
+HOT bool take_slot(struct segment *segment, uint32_t index, uint64_t *held, bool asks)
+{
+    _Atomic uint64_t *slot = &segment->slot[index], *count = &segment->taken[index / GROUP_SLOTS];
+    uint64_t taken = load_relaxed(count), emptied = slot_emptied(*held);
+    uint64_t mark = slot_being_taken(emptied, taken);
+
+    if (unlikely(*held & SLOT_MET)) /* counted when it was taken the first time */
+        return cas_seq(slot, held, emptied);
+    if (!cas_seq(slot, held, mark))
+        return false;
+    if (asks && !keeps_mark(slot, mark, held))
+        return false;
+    store_release(count, taken + 1);
+    store_release(slot, emptied);
+    return true;
+}
+
+bool lane_take_back(hwt_timeout *timeout)
+{
+    lane_slot *slot = lane_slot_of_where(load_seq(&timeout->where));
+    struct segment *segment;
+    uint64_t held;
+
+    if (!slot)
+        return false;
+    segment = segment_of(slot);
+    held = load_seq(slot);
+    return packed_timeout(held) == timeout &&
+           take_slot(segment, (uint32_t)(slot - segment->slot), &held, false);
+}
+
+/* ---- sweeps ---- */
+
+/*
+ * What it held; or NULL, and *left is not above the deadline of what is left in it. That may be
+ * over by now, and its block somebody else's, whose deadline was read: then it is not in the slot
+ * any more, and who fills that anew tells his own.
+ */
+static hwt_timeout *sweep_slot(struct segment *segment, uint32_t index, uint64_t near,
+                               uint64_t *left)
+{
+    lane_slot *slot = &segment->slot[index];
+    uint64_t held = load_seq(slot); /* after its group's flag was taken (C2) */
+    hwt_timeout *timeout;
+
+    while (slot_is_held(held)) {
+        uint64_t deadline = near < DEADLINE_NEVER ? timeout_deadline(packed_timeout(held)) : 0;
+        if (deadline > near) {
+            *left = min_u64(*left, deadline);
+            return NULL;
+        }
+        timeout = packed_timeout(held);
+        if (take_slot(segment, index, &held, true))
+            return timeout;
+    }
+    return NULL;
+}
+
+static void prefetch_group(const struct segment *segment, uint32_t first)
+{
+    for (uint32_t i = 0; i < GROUP_SLOTS; i++)
+        __builtin_prefetch(packed_timeout(load_relaxed(&segment->slot[first + i])), 1);
+}
+
+/* The earliest that was left. */
+static uint64_t sweep_group(struct segment *segment, unsigned group, uint64_t near, lane_take *take,
+                            void *context)
+{
+    hwt_timeout *found[GROUP_SLOTS];
+    uint32_t first = group * GROUP_SLOTS;
+    uint64_t left = UINT64_MAX;
+    unsigned count = 0;
+
+    prefetch_group(segment, first);
+    for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
+        hwt_timeout *timeout = sweep_slot(segment, first + i, near, &left);
+        if (timeout)
+            found[count++] = timeout;
+    }
+    if (count > 0)
+        take(context, found, count);
+    return left;
+}
+
+/* Eight flags at a time. */
+static bool group_block_fresh(const struct segment *segment, unsigned group)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        if (load_seq(&segment->fresh[group + i]))
+            return true;
+    }
+    return false;
+}
+
+/* To look at one costs a seventh of what it costs to file it: so it is left a few times. */
+static uint64_t look_through(struct segment *segment, unsigned group, uint64_t near,
+                             lane_take *take, void *context)
+{
+    uint64_t left;
+
+    if (!segment->far || segment->looks[group] >= LOOKS)
+        near = DEADLINE_NEVER;
+    left = sweep_group(segment, group, near, take, context);
+    segment->looks[group] = left == UINT64_MAX ? 0 : (uint8_t)(segment->looks[group] + 1);
+    if (left < UINT64_MAX)
+        store_seq(&segment->fresh[group], 1); /* before it is told: the next sweep comes here */
+    return left;
+}
+
+void lane_set_far(struct lane *lane, uint64_t deadline)
+{
+    store_relaxed(&lane->far_from, deadline);
+}
+
+uint64_t lane_sweep(struct segment *segment, unsigned first, unsigned count, uint64_t near,
+                    lane_take *take, void *context)
+{
+    uint64_t left = UINT64_MAX;
+
+    for (unsigned group = first; group < first + count; group++) {
+        if (group % 8 == 0 && !group_block_fresh(segment, group)) {
+            group += 7;
+            continue;
+        }
+        if (!load_seq(&segment->fresh[group]))
+            continue;
+        store_seq(&segment->fresh[group], 0); /* first this, then the slots (C2) */
+        left = min_u64(left, look_through(segment, group, near, take, context));
+    }
+    return left;
+}
+
+void lane_tell_left(struct segment *segment, uint64_t left)
+{
+    lane_announce(segment->lane, segment, left);
+}
+
+void lane_restore_earliest(struct lane *lane)
+{
+    struct segment *segment = lane->first;
+    uint64_t earliest = UINT64_MAX;
+
+    do {
+        earliest = min_u64(earliest, load_seq(&segment->earliest));
+        segment = segment_next(segment);
+    } while (segment != lane->first);
+    lane_lower(&lane->earliest, earliest);
+}
+
+void lane_close(struct lane *lane)
+{
+    store_seq(&lane->closed, 1); /* pairs with the submitters' second look */
+}
+
+bool lane_sweep_all(struct lane *lane, lane_take *take, void *context)
+{
+    bool quiet = load_seq(&lane->spilling) == 0; /* before the spill is collected */
+    struct segment *segment = lane->first;
+
+    /* after `closed` was set: whoever relied on an older `fresh` is in a group counted here */
+    do {
+        for (unsigned group = 0; group < load_seq(&segment->groups_used); group++)
+            sweep_group(segment, group, DEADLINE_NEVER, take, context);
+        if (segment_holds_any(segment)) /* a canceller is about to empty its slot (C20) */
+            quiet = false;
+        segment = segment_next(segment);
+    } while (segment != lane->first);
+    return quiet;
+}
