@@ -36,13 +36,14 @@ bool ahead_look(hwt_timer *timer)
 {
     bool found = timer->worker.look.segment != NULL;
     uint64_t now, lead;
+    struct lane *lane;
 
     timer_check_acting(timer);
     if (!found && lead_at_most(timer) > 0) {
         now = timer_now(timer);
         lead = lead_time(timer, now);
-        for (unsigned i = 0; i < timer->lanes.count && lead > 0 && !found; i++)
-            found = begin_one(timer, &timer->lanes.lane[i], now, lead);
+        for (unsigned i = 0; lead > 0 && !found && (lane = lanes_next_used(&timer->lanes, &i));)
+            found = begin_one(timer, lane, now, lead);
     }
     if (found)
         intake_look_on(timer, AHEAD_GROUPS);
@@ -79,6 +80,7 @@ uint64_t ahead_warning(const hwt_timer *timer)
 uint64_t ahead_time(hwt_timer *timer, uint64_t until)
 {
     uint64_t most = lead_at_most(timer), now, lead, at = UINT64_MAX;
+    const struct lane *lane;
     bool measures;
 
     if (most == 0)
@@ -86,8 +88,7 @@ uint64_t ahead_time(hwt_timer *timer, uint64_t until)
     measures = had_a_crowd(&timer->lanes);
     now = timer_now(timer);
     lead = lead_time(timer, now);
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct lane *lane = &timer->lanes.lane[i];
+    for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
         const struct segment *segment = lane->first;
         if (load_seq(&lane->earliest) > deadline_after(until, most))
             continue;

@@ -87,9 +87,9 @@ static bool any_pending(const hwt_timer *timer)
 static uint64_t read_bounds(const hwt_timer *timer)
 {
     uint64_t earliest = UINT64_MAX;
+    const struct lane *lane;
 
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct lane *lane = &timer->lanes.lane[i];
+    for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
         earliest = min_u64(earliest, load_seq(&lane->earliest));
         earliest = min_u64(earliest, load_seq(&lane->moved));
     }

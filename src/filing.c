@@ -5,6 +5,8 @@
 #include "fellows.h"
 #include "quota.h"
 
+#define WORTH_RETURNING 8 /* blocks of a lane */
+
 /* ---- stop ---- */
 
 /* Hand it back, unless somebody else ended it, or a nudge for it is on its way. */
@@ -55,10 +57,12 @@ void file_reclaim_all(hwt_timer *timer)
  */
 bool file_more_is_promised(const hwt_timer *timer)
 {
+    const struct lane *lane;
+
     if (load_seq(&timer->guests) > 0)
         return true;
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        if (lane_has_notices(&timer->lanes.lane[i]))
+    for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
+        if (lane_has_notices(lane))
             return true;
     }
     return false;
@@ -335,11 +339,20 @@ void file_bury(hwt_timer *timer, hwt_timeout *timeout)
     }
 }
 
-void file_flush_returns(hwt_timer *timer, uint32_t least)
+void file_return_some(hwt_timer *timer)
+{
+    struct pool_return *returns = timer->worker.returns;
+
+    bury_dropped(timer);
+    for (unsigned i = 0; lanes_next_used(&timer->lanes, &i);) {
+        if (returns[i - 1].count >= WORTH_RETURNING)
+            pool_return_flush(&returns[i - 1], i - 1);
+    }
+}
+
+void file_return_all(hwt_timer *timer)
 {
     bury_dropped(timer);
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        if (timer->worker.returns[i].count >= least)
-            pool_return_flush(&timer->worker.returns[i], i);
-    }
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        pool_return_flush(&timer->worker.returns[i], i);
 }

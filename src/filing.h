@@ -41,11 +41,11 @@ void file_noticed(hwt_timer *timer, hwt_timeout *timeout);
 /* The runtime's share of it is over. */
 void file_bury(hwt_timer *timer, hwt_timeout *timeout);
 /*
- * What was buried goes back to the pool, where there are at least so many of a lane; fewer can
- * wait: small batches make the depot's next users wait for memory.
+ * What was buried goes back to the pool, where there are some of a lane; a few can wait: small
+ * batches make the depot's next users wait for memory.
  */
-#define FILE_WORTH_RETURNING 8
-void file_flush_returns(hwt_timer *timer, uint32_t least);
+void file_return_some(hwt_timer *timer);
+void file_return_all(hwt_timer *timer);
 
 /* Between two passes: shows all that the worker holds. Nothing is filed or removed meanwhile. */
 void file_visit(hwt_timer *timer, bucket_see *see, void *context);

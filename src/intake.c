@@ -229,17 +229,12 @@ HOT bool is_at_rest(const struct lane *lane, uint64_t horizon)
            load_seq(&lane->earliest) > horizon;
 }
 
-static bool collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
+static void collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
 {
-    bool quiet = true;
-
     collect_notices(timer, lane, horizon, horizon < DEADLINE_NEVER ? NOTICES_PER_PASS : UINT_MAX);
-    if (unlikely(timer->worker.reclaiming == RECLAIM_ALL))
-        quiet = lane_sweep_all(lane, meet_all, timer);
-    else if (take_bound(timer, &lane->earliest, horizon) < UINT64_MAX)
+    if (take_bound(timer, &lane->earliest, horizon) < UINT64_MAX)
         sweep_lane(timer, lane, horizon);
     collect_spill(timer, lane);
-    return quiet;
 }
 
 void intake_tell_far(hwt_timer *timer, uint64_t now)
@@ -254,31 +249,44 @@ void intake_tell_far(hwt_timer *timer, uint64_t now)
     if (told && since < distance / 4)
         return;
     w->told_far = now;
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        lane_set_far(&timer->lanes.lane[i], deadline_after(now, distance));
+    lanes_set_far(&timer->lanes, deadline_after(now, distance));
 }
 
-bool intake(hwt_timer *timer, uint64_t horizon)
+void intake(hwt_timer *timer, uint64_t horizon)
 {
-    bool quiet = true, all = unlikely(timer->worker.reclaiming == RECLAIM_ALL);
+    struct lane *lane;
 
     timer_check_acting(timer);
     if (horizon < DEADLINE_NEVER)
         intake_tell_far(timer, horizon);
     if (unlikely(timer->worker.look.segment != NULL) && timer->worker.look.earliest <= horizon)
         intake_look_on(timer, LANE_GROUPS);
+    for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
+        if (!is_at_rest(lane, horizon))
+            collect_lane(timer, lane, horizon);
+    }
+}
+
+bool intake_all(hwt_timer *timer)
+{
+    bool quiet = true;
+
+    timer_check_acting(timer);
     for (unsigned i = 0; i < timer->lanes.count; i++) {
         struct lane *lane = &timer->lanes.lane[i];
-        if (all || !is_at_rest(lane, horizon))
-            quiet = collect_lane(timer, lane, horizon) && quiet;
+        collect_notices(timer, lane, DEADLINE_NEVER, UINT_MAX);
+        quiet = lane_sweep_all(lane, meet_all, timer) && quiet;
+        collect_spill(timer, lane);
     }
     return quiet;
 }
 
 void intake_between(hwt_timer *timer)
 {
-    for (unsigned i = 0; i < timer->lanes.count; i++) { /* as is_at_rest, but for what is due */
-        struct lane *lane = &timer->lanes.lane[i];
+    struct lane *lane;
+
+    for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
+        /* as is_at_rest, but for what is due */
         if (load_seq(&lane->moved) <= DEADLINE_NEVER || lane_has_notices(lane))
             collect_notices(timer, lane, 0, HAND);
     }

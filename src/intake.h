@@ -11,9 +11,14 @@
 /*
  * For a pass: takes in what the lanes hold with deadlines up to `horizon`, all that is spilled, and
  * a portion of the notices: however many there are, what is due does not wait for them. With
- * DEADLINE_NEVER all of everything. For stop: false, if a producer was on its way to a spill.
+ * DEADLINE_NEVER all of everything that was told.
  */
-bool intake(hwt_timer *timer, uint64_t horizon);
+void intake(hwt_timer *timer, uint64_t horizon);
+/*
+ * For stop: all, told or not. False, look again: a producer was on its way to a spill, or a
+ * canceller about to empty a slot.
+ */
+bool intake_all(hwt_timer *timer);
 /* Between two hands of tasks: a smaller portion of the notices, and nothing else. */
 void intake_between(hwt_timer *timer);
 

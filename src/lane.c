@@ -15,8 +15,10 @@ static size_t segments_for(size_t timeouts)
     return timeouts / LANE_SLOTS * 3 + (timeouts % LANE_SLOTS * 3 + LANE_SLOTS - 1) / LANE_SLOTS;
 }
 
-static void lane_init(struct lane *lane, struct segment_store *store)
+static void lane_init(struct lanes *lanes, unsigned index)
 {
+    struct segment_store *store = &lanes->store;
+    struct lane *lane = &lanes->lane[index];
     struct segment *far = segment_create(store, lane, true); /* two of those that there are */
 
     lane->first = segment_create(store, lane, false);
@@ -24,18 +26,24 @@ static void lane_init(struct lane *lane, struct segment_store *store)
     store_relaxed(&lane->tail[0], lane->first->slot);
     store_relaxed(&lane->tail[1], far->slot);
     store_relaxed(&lane->earliest, UINT64_MAX);
-    store_relaxed(&lane->far_from, UINT64_MAX);
     store_relaxed(&lane->moved, UINT64_MAX);
     lane->mail_earliest = UINT64_MAX;
+    lane->used = &lanes->used[index / LANES_A_WORD];
+    lane->used_bit = UINT64_C(1) << index % LANES_A_WORD;
     ck_stack_init(&lane->notices);
     ck_stack_init(&lane->spill);
 }
 
+/* The lanes, and behind them the map of those that are used. */
 int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve)
 {
+    size_t size, map;
+
     for (lanes->count = 1; lanes->count < cpus && lanes->count * 2 <= LANES_MAX;)
         lanes->count *= 2;
-    lanes->memory = calloc(1, lanes->count * sizeof(struct lane) + CACHE_PAIR);
+    size = lanes->count * sizeof(struct lane);
+    map = (lanes->count + LANES_A_WORD - 1) / LANES_A_WORD * sizeof *lanes->used;
+    lanes->memory = calloc(1, size + map + 2 * CACHE_PAIR);
     if (!lanes->memory ||
         segment_store_create(&lanes->store, 2 * lanes->count + segments_for(reserve)) != 0) {
         free(lanes->memory);
@@ -44,8 +52,10 @@ int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve)
     }
     lanes->lane = (struct lane *)(void *)(((uintptr_t)lanes->memory + CACHE_PAIR - 1) &
                                           ~(uintptr_t)(CACHE_PAIR - 1));
+    store_relaxed(&lanes->far_from, UINT64_MAX);
+    lanes->used = (_Atomic uint64_t *)(void *)(lanes->lane + lanes->count);
     for (unsigned i = 0; i < lanes->count; i++)
-        lane_init(&lanes->lane[i], &lanes->store);
+        lane_init(lanes, i);
     return 0;
 }
 
@@ -57,6 +67,7 @@ void lanes_destroy(struct lanes *lanes)
     free(lanes->memory);
     lanes->memory = NULL;
     lanes->lane = NULL;
+    lanes->used = NULL;
 }
 
 /* ---- submission: what submit.h leaves to be called ---- */
@@ -149,7 +160,7 @@ int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *tim
 {
     uint32_t before = load_relaxed(&lanes->store.far_groups);
     uint64_t filled;
-    lane_slot *slot = find_slot(lanes, lane_tail_for(lane, deadline), timeout, 0, &filled);
+    lane_slot *slot = find_slot(lanes, lane_tail_for(lanes, lane, deadline), timeout, 0, &filled);
     int result;
 
     if (likely(slot != NULL)) {
@@ -173,7 +184,8 @@ uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t dea
     struct lane *lane = lanes_here(lanes);
     struct segment *segment = lane->first;
     uint64_t filled, word;
-    lane_slot *slot = find_slot(lanes, lane_tail_for(lane, deadline), timeout, SLOT_MET, &filled);
+    lane_slot *slot =
+        find_slot(lanes, lane_tail_for(lanes, lane, deadline), timeout, SLOT_MET, &filled);
 
     if (likely(slot != NULL)) {
         segment = segment_of(slot);
@@ -205,12 +217,14 @@ bool lane_move(const hwt_timeout *timeout, uint64_t deadline)
 
 void lane_notify(struct lane *lane, hwt_timeout *timeout)
 {
+    lane_use(lane);
     ck_stack_push_upmc(&lane->notices, &timeout->link);
     ck_pr_fence_atomic_load(); /* queued before the comparison with the wake-up (C4) */
 }
 
 void lane_tell_moved(struct lane *lane, uint64_t deadline)
 {
+    lane_use(lane);
     lane_lower(&lane->moved, deadline);
 }
 

@@ -37,7 +37,8 @@
 #include "park.h"
 #include "segment.h"
 
-#define LANES_MAX (1u << 16)
+#define LANES_MAX    (1u << 16)
+#define LANES_A_WORD 64 /* of the map of those that are used */
 
 struct lane {
     /* written by the producers on this CPU at every submission */
@@ -45,9 +46,10 @@ struct lane {
 
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
     alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* not above that of any of its segments */
-    _Atomic uint64_t far_from;                     /* deadlines from here on are far */
     _Atomic uint32_t closed;                       /* by stop, for good */
     struct segment *first;                         /* of the ring; never changes */
+    _Atomic uint64_t *used;                        /* its word of lanes.used; never changes */
+    uint64_t used_bit;                             /* its own there; never changes */
 
     /* written by the cancellers on this CPU, when they come too late to withdraw */
     alignas(CACHE_PAIR) ck_stack_t notices;
@@ -68,8 +70,10 @@ struct lane {
 };
 
 struct lanes {
-    struct lane *lane; /* never changes */
-    unsigned count;    /* a power of two */
+    struct lane *lane;         /* never changes */
+    unsigned count;            /* a power of two */
+    _Atomic uint64_t *used;    /* by lane: was there ever anything to tell? (C21) */
+    _Atomic uint64_t far_from; /* deadlines from here on are far; the worker's, now and then */
     void *memory;
     struct segment_store store; /* of all segments */
 };
@@ -89,6 +93,33 @@ static inline struct lane *lanes_here(const struct lanes *lanes)
 }
 
 /* ---- any thread ---- */
+
+/*
+ * C21: before anything is told of the lane for the first time. Most lanes of a large machine are of
+ * CPUs on which a timer was never used, and nobody who looks for news looks at those.
+ */
+static inline void lane_use(struct lane *lane)
+{
+    if (unlikely(!(load_seq(lane->used) & lane->used_bit)))
+        or_seq(lane->used, lane->used_bit);
+}
+
+/*
+ * The first from *index on of which anything may have been told, *index being behind it then; NULL:
+ * no more. What is told of another one later is told after this was called.
+ */
+static inline struct lane *lanes_next_used(const struct lanes *lanes, unsigned *index)
+{
+    while (*index < lanes->count) {
+        uint64_t used = load_seq(&lanes->used[*index / LANES_A_WORD]) >> *index % LANES_A_WORD;
+        if (likely(used)) {
+            *index += (unsigned)__builtin_ctzll(used);
+            return &lanes->lane[(*index)++];
+        }
+        *index = (*index / LANES_A_WORD + 1) * LANES_A_WORD;
+    }
+    return NULL;
+}
 
 /*
  * Puts one that the mover has taken out of its bucket into a slot, pending; by a guest, for whom
@@ -181,7 +212,7 @@ hwt_timeout *lane_next_spilled(const hwt_timeout *timeout);
 /* Its notice has come: out of its slot, if it is in one. */
 bool lane_take_back(hwt_timeout *timeout);
 /* What is due from this time on is far away: it mostly will be cancelled before. */
-void lane_set_far(struct lane *lane, uint64_t deadline);
+void lanes_set_far(struct lanes *lanes, uint64_t deadline);
 /*
  * After the segment's `earliest` was taken (C3): looks through `count` groups from `first` on, and
  * takes what is due up to `near`, and what it has left too often. The earliest of what it leaves.
@@ -197,9 +228,10 @@ void lane_restore_earliest(struct lane *lane);
 static inline uint64_t lanes_earliest(const struct lanes *lanes)
 {
     uint64_t earliest = UINT64_MAX;
+    const struct lane *lane;
 
-    for (unsigned i = 0; i < lanes->count; i++)
-        earliest = min_u64(earliest, load_seq(&lanes->lane[i].earliest));
+    for (unsigned i = 0; (lane = lanes_next_used(lanes, &i)) != NULL;)
+        earliest = min_u64(earliest, load_seq(&lane->earliest));
     return earliest;
 }
 

@@ -175,9 +175,9 @@ static uint64_t look_through(struct segment *segment, unsigned group, uint64_t n
     return left;
 }
 
-void lane_set_far(struct lane *lane, uint64_t deadline)
+void lanes_set_far(struct lanes *lanes, uint64_t deadline)
 {
-    store_relaxed(&lane->far_from, deadline);
+    store_relaxed(&lanes->far_from, deadline);
 }
 
 uint64_t lane_sweep(struct segment *segment, unsigned first, unsigned count, uint64_t near,

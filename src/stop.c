@@ -26,13 +26,13 @@ static void reclaim_all(hwt_timer *timer)
     w->reclaiming = RECLAIM_ALL;
     for (;;) {
         bool guests = load_seq(&timer->guests) > 0; /* one may have a timeout in his hand */
-        bool quiet = intake(timer, DEADLINE_NEVER);
+        bool quiet = intake_all(timer);
         file_reclaim_all(timer);
         if (quiet && !guests && w->adrift == 0 && load_seq(&timer->guests) == 0)
             break;
         intake_pause(&times);
     }
-    file_flush_returns(timer, 1);
+    file_return_all(timer);
 }
 
 static void end_worker(hwt_timer *timer)

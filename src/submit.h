@@ -36,7 +36,10 @@ HOT void lane_lower(_Atomic uint64_t *bound, uint64_t deadline)
 HOT void lane_announce(struct lane *lane, struct segment *segment, uint64_t deadline)
 {
     lane_lower(&segment->earliest, deadline);
-    lane_lower(&lane->earliest, deadline);
+    if (unlikely(deadline < load_seq(&lane->earliest))) {
+        lane_use(lane);
+        lane_lower(&lane->earliest, deadline);
+    }
 }
 
 /* Fills an empty slot; what it holds then, or 0: it was not empty. `met`: SLOT_MET, or 0. */
@@ -106,11 +109,12 @@ HOT lane_slot *lane_next_slot(_Atomic(lane_slot *) *tail, unsigned probe)
  * A branch that is foreseen, where a selection would keep the tail and its slot waiting for the
  * clock: the deadline is the last thing that is known.
  */
-HOT _Atomic(lane_slot *) *lane_tail_for(struct lane *lane, uint64_t deadline)
+HOT _Atomic(lane_slot *) *lane_tail_for(const struct lanes *lanes, struct lane *lane,
+                                        uint64_t deadline)
 {
     _Atomic(lane_slot *) *tail = &lane->tail[0];
 
-    if (deadline >= load_relaxed(&lane->far_from)) {
+    if (deadline >= load_relaxed(&lanes->far_from)) {
         tail = &lane->tail[1];
         __asm__("" : "+r"(tail)); /* keeps this a branch */
     }
@@ -138,7 +142,7 @@ HOT int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline
 {
     unsigned index = lanes_index_here(lanes);
     struct lane *lane = &lanes->lane[index];
-    lane_slot *slot = lane_next_slot(lane_tail_for(lane, deadline), 0);
+    lane_slot *slot = lane_next_slot(lane_tail_for(lanes, lane, deadline), 0);
     uint64_t filled;
 
     timeout->stamp =

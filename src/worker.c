@@ -136,11 +136,12 @@ int worker_pass(hwt_timer *timer, bool exact)
 /* Something that the plan does not cover: mail, an earlier deadline, stop. */
 static bool is_urgent(const hwt_timer *timer, uint64_t wake_before)
 {
+    const struct lane *lane;
+
     ck_pr_fence_store_load(); /* the plan is published before this looks (C4) */
     if (load_seq(&timer->phase) >= PHASE_STOPPING || load_seq(&timer->asked))
         return true;
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct lane *lane = &timer->lanes.lane[i];
+    for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
         if (lane_has_mail(lane) || load_seq(&lane->earliest) < wake_before)
             return true;
     }
@@ -246,7 +247,7 @@ void worker_stop_driving(void *driven)
         lifecycle_leave_in_child(timer);
         return;
     }
-    file_flush_returns(timer, FILE_WORTH_RETURNING);
+    file_return_some(timer);
     worker_arm(timer);
     driver_end(timer);
 }
@@ -272,7 +273,7 @@ static void sleep_until_due(hwt_timer *timer)
 {
     uint64_t wake_before, until, now;
 
-    file_flush_returns(timer, FILE_WORTH_RETURNING);
+    file_return_some(timer);
     now = timer_now(timer);
     if (load_relaxed(&timer->park.kind) == PARK_TIMERFD)
         foresee(timer, wakes_are_few(timer, now) ? 0 : timer->park.slack);

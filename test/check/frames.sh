@@ -70,7 +70,7 @@ fi
 count() # library
 {
     # shellcheck disable=SC2086
-    $CC $flags -Wl,--strip-debug -o "$dir/count" bench/count/instructions.c "$1"
+    $CC $flags -Wl,--strip-debug,--wrap=sysconf -o "$dir/count" bench/count/instructions.c "$1"
     rm -f "$dir"/calls*
     valgrind --tool=callgrind --separate-threads=yes --compress-strings=no \
         --callgrind-out-file="$dir/calls" "$dir/count" calls >"$dir/out" 2>"$dir/log" ||

@@ -90,6 +90,8 @@ static inline void model_dawdle(unsigned steps, rl::debug_info_param info)
 #define add_relaxed(a, v)      (MODEL_STEP, (a).fetch_add((v), RELAXED))
 #define add_seq(a, v)          (MODEL_STEP, (a).fetch_add((v), SEQ))
 #define add_acq_rel(a, v)      (MODEL_STEP, (a).fetch_add((v), ACQ_REL))
+#define or_seq(a, v)           (MODEL_STEP, (a).fetch_or((v), SEQ))
+#define or_relaxed(a, v)       (MODEL_STEP, (a).fetch_or((v), RELAXED))
 #define sub_acq_rel(a, v)      (MODEL_STEP, (a).fetch_sub((v), ACQ_REL))
 /* acq_rel reads with acquire when it fails, as there. */
 #define cas_acq_rel(a, e, v)   (MODEL_STEP, (a).compare_exchange_strong((e), (v), ACQ_REL))

@@ -44,6 +44,8 @@ enum {
     MOVE_SEGMENT_NOT_TOLD,
     MOVE_LANE_NOT_TOLD,
     PLANS_WHILE_LOOKING,
+    USED_BY_STORE,
+    MOVES_NOT_USED,
 };
 
 static const model_case mutants[] = {
@@ -76,6 +78,8 @@ static const model_case mutants[] = {
     {MOVE_SEGMENT_NOT_TOLD, "... or tells the lane, not the segment"},
     {MOVE_LANE_NOT_TOLD, "... or tells the segment, not the lane"},
     {PLANS_WHILE_LOOKING, "plan raises the bound while a segment is being looked through early"},
+    {USED_BY_STORE, "two lanes are used for the first time, which is told by a mere store"},
+    {MOVES_NOT_USED, "a lane is used for the first time by a nudge, which is not told"},
 };
 
 /* The runner, or one who moves it later. */
@@ -100,6 +104,8 @@ enum corner {
     MOVED_LATER,
     LOOKED_AHEAD,
     LOOKED_EARLY,
+    FIRST_USED,
+    NOT_USED,
     CORNERS,
 };
 
@@ -112,6 +118,7 @@ struct segment {
 struct next : rl::test_suite<next, THREADS> {
     segment segments[LANES][SEGMENTS];
     rl::atomic<unsigned> earliest[LANES], moved[LANES], notices[LANES]; /* a bit for each timeout */
+    rl::atomic<unsigned> used;                                          /* a bit for each lane */
     rl::atomic<unsigned> word[BOTH];                                    /* deadline, code */
     rl::atomic<unsigned> where, wheel; /* of the first one; the wheel's slot for it */
     rl::atomic<unsigned> guests, rearmed, next_deadline;
@@ -129,8 +136,14 @@ struct next : rl::test_suite<next, THREADS> {
         return deadline[thread];
     }
 
-    static unsigned word_make(unsigned deadline, unsigned code) { return deadline * 4 + code; }
-    static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
+    static unsigned word_make(unsigned deadline, unsigned code)
+    {
+        return deadline * 4 + code;
+    }
+    static unsigned least(unsigned a, unsigned b)
+    {
+        return a < b ? a : b;
+    }
 
     void before()
     {
@@ -146,6 +159,7 @@ struct next : rl::test_suite<next, THREADS> {
             store_relaxed(moved[i], never);
             store_relaxed(notices[i], 0u);
         }
+        store_relaxed(used, rl::rand(1u << LANES));
         store_relaxed(word[0], word_make(9, PENDING));
         store_relaxed(word[1], word_make(1, RUNNING));
         store_relaxed(where, (unsigned)NO_SLOT);
@@ -181,12 +195,48 @@ struct next : rl::test_suite<next, THREADS> {
         }
     }
 
+    void use(unsigned lane)
+    {
+        unsigned seen = load_seq(used);
+
+        if (seen & 1u << lane)
+            return;
+        model_corner(FIRST_USED);
+        if (mutant == USED_BY_STORE)
+            store_seq(used, seen | 1u << lane);
+        else
+            or_seq(used, 1u << lane);
+    }
+
+    bool is_used(unsigned lane)
+    {
+        if (load_seq(used) & 1u << lane)
+            return true;
+        model_corner(NOT_USED);
+        return false;
+    }
+
+    void lower_lane(unsigned lane, unsigned deadline)
+    {
+        if (deadline >= load_seq(earliest[lane]))
+            return;
+        use(lane);
+        lower(earliest[lane], deadline);
+    }
+
+    void tell_moved(unsigned lane, unsigned deadline)
+    {
+        if (mutant != MOVES_NOT_USED)
+            use(lane);
+        lower(moved[lane], deadline);
+    }
+
     void announce(unsigned lane, segment &s, unsigned deadline)
     {
         if (mutant != SEGMENT_NOT_TOLD)
             lower(s.earliest, deadline);
         if (mutant != LANE_NOT_TOLD)
-            lower(earliest[lane], deadline);
+            lower_lane(lane, deadline);
     }
 
     segment &fill(unsigned lane)
@@ -216,8 +266,10 @@ struct next : rl::test_suite<next, THREADS> {
 
     void lane_notify(unsigned lane, unsigned timeout)
     {
-        unsigned head = load_relaxed(notices[lane]);
+        unsigned head;
 
+        use(lane);
+        head = load_relaxed(notices[lane]);
         rl::atomic_thread_fence(RELEASE);
         while (!cas_relaxed(notices[lane], head, head | 1u << timeout))
             continue;
@@ -255,7 +307,7 @@ struct next : rl::test_suite<next, THREADS> {
         if (mutant != MOVE_SEGMENT_NOT_TOLD)
             lower(s.earliest, deadline);
         if (mutant != MOVE_LANE_NOT_TOLD)
-            lower(earliest[(in - LANE_SLOT) / SEGMENTS], deadline);
+            lower_lane((in - LANE_SLOT) / SEGMENTS, deadline);
         return true;
     }
 
@@ -284,11 +336,11 @@ struct next : rl::test_suite<next, THREADS> {
         seen = load_acquire(word[0]);
         do {
             if (mutant != TOLD_AFTER_PENDING)
-                lower(moved[lane], seen / 4);
+                tell_moved(lane, seen / 4);
         } while (!cas_acq_rel(word[0], seen, word_make(seen / 4, PENDING)));
         model_dawdle(20, $);
         if (mutant == TOLD_AFTER_PENDING)
-            lower(moved[lane], seen / 4);
+            tell_moved(lane, seen / 4);
         submit_again(lane, seen / 4);
         return true;
     }
@@ -296,7 +348,7 @@ struct next : rl::test_suite<next, THREADS> {
     void nudge(unsigned lane)
     {
         lane_notify(lane, 0);
-        lower(moved[lane], load_seq(word[0]) / 4);
+        tell_moved(lane, load_seq(word[0]) / 4);
     }
 
     void put_or_nudge(unsigned lane)
@@ -340,7 +392,7 @@ struct next : rl::test_suite<next, THREADS> {
         if (was == PENDING)
             put_or_nudge(lane);
         else if (was == NUDGED && mutant != (to_later ? LATER_NOT_TOLD : MOVED_NOT_TOLD))
-            lower(moved[lane], deadline);
+            tell_moved(lane, deadline);
     }
 
     bool timeout_nudge()
@@ -361,7 +413,7 @@ struct next : rl::test_suite<next, THREADS> {
         unsigned in = load_seq(where), was;
 
         if (mutant != TOLD_AFTER_MOVED)
-            lower(moved[lane], deadline);
+            tell_moved(lane, deadline);
         if (mutant == SLOT_BEFORE_WORD &&
             (in < LANE_SLOT || in >= WHEEL_SLOT || !change_slot(in))) {
             move_met(lane, deadline, to_later);
@@ -370,14 +422,14 @@ struct next : rl::test_suite<next, THREADS> {
         was = change(deadline, to_later, true);
         model_dawdle(20, $);
         if (mutant == TOLD_AFTER_MOVED)
-            lower(moved[lane], deadline);
+            tell_moved(lane, deadline);
         if (was == PENDING) {
             if (lane_move(deadline))
                 model_corner(MOVED_IN_SLOT);
             else if (timeout_nudge())
                 put_or_nudge(lane);
         } else if (was == NUDGED) {
-            lower(moved[lane], deadline);
+            tell_moved(lane, deadline);
         }
     }
 
@@ -423,7 +475,7 @@ struct next : rl::test_suite<next, THREADS> {
         if (mutant != REARMED_COUNTED_LATE)
             add_seq(rearmed, 1u);
         RL_ASSERT(cas_acq_rel(word[1], seen, word_make(deadline, REARMED)));
-        lower(moved[1], deadline);
+        tell_moved(1, deadline);
         if (mutant == REARMED_COUNTED_LATE)
             add_seq(rearmed, 1u);
     }
@@ -439,7 +491,7 @@ struct next : rl::test_suite<next, THREADS> {
             sub_acq_rel(guests, 1u); /* which would save it */
         }
         lane_notify(1, 1);
-        lower(moved[1], load_seq(word[1]) / 4);
+        tell_moved(1, load_seq(word[1]) / 4);
         if (mutant != REARMED_UNCOUNTED_EARLY) {
             sub_acq_rel(rearmed, 1u);
             sub_acq_rel(guests, 1u);
@@ -601,8 +653,10 @@ struct next : rl::test_suite<next, THREADS> {
 
     void intake(unsigned horizon, unsigned near)
     {
-        for (unsigned i = 0; i < LANES; i++)
-            collect(i, horizon, near);
+        for (unsigned i = 0; i < LANES; i++) {
+            if (is_used(i))
+                collect(i, horizon, near);
+        }
     }
 
     /* ahead_look: a segment whose time has not come, perhaps with a pass in between. */
@@ -648,8 +702,10 @@ struct next : rl::test_suite<next, THREADS> {
 
         if (mutant == RAISED_ABOVE_LANES)
             return never;
-        for (unsigned i = 0; i < LANES; i++)
-            deadline = least(deadline, load_seq(earliest[i]));
+        for (unsigned i = 0; i < LANES; i++) {
+            if (is_used(i))
+                deadline = least(deadline, load_seq(earliest[i]));
+        }
         return deadline;
     }
 
@@ -658,7 +714,7 @@ struct next : rl::test_suite<next, THREADS> {
         bool more = mutant != RAISED_BESIDE_GUESTS && load_seq(guests) > 0;
 
         for (unsigned i = 0; !more && mutant != RAISED_BESIDE_NOTICES && i < LANES; i++)
-            more = load_relaxed(notices[i]);
+            more = is_used(i) && load_relaxed(notices[i]);
         return more;
     }
 
@@ -743,6 +799,8 @@ struct next : rl::test_suite<next, THREADS> {
         unsigned said = mutant == ASKS_WORKER_FIRST ? load_seq(next_deadline) : never;
 
         for (unsigned i = 0; i < LANES; i++) {
+            if (!is_used(i))
+                continue;
             said = least(said, load_seq(earliest[i]));
             said = least(said, load_seq(moved[i]));
         }

@@ -60,6 +60,9 @@ enum {
     PLANS_WHILE_LOOKING,
     LOOKED_LEFT_NOT_TOLD,
     SOONER_BESIDE_THE_ALARM,
+    USED_TOLD_LATE,
+    USED_RELAXED,
+    NOTICES_NOT_USED,
 };
 
 static const model_case mutants[] = {
@@ -104,6 +107,9 @@ static const model_case mutants[] = {
     {PLANS_WHILE_LOOKING, "worker plans while a segment is being looked through ahead"},
     {LOOKED_LEFT_NOT_TOLD, "what a look ahead leaves is not told"},
     {SOONER_BESIDE_THE_ALARM, "worker sets the descriptor to his own time past what is wanted"},
+    {USED_TOLD_LATE, "the lane is used for the first time, and that is told after the deadline"},
+    {USED_RELAXED, "... or told relaxed"},
+    {NOTICES_NOT_USED, "... or not told with a nudge"},
 };
 
 enum corner {
@@ -121,6 +127,8 @@ enum corner {
     LOOKED_AHEAD,
     LOOKED_IN_TIME,
     READABLE_SOONER,
+    FIRST_USED,
+    NOT_USED,
     CORNERS,
 };
 
@@ -143,6 +151,7 @@ struct segment {
 struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     segment segments[SEGMENTS];
     rl::atomic<unsigned> earliest;
+    rl::atomic<unsigned> used;    /* is there anything to tell of the lane? */
     rl::atomic<unsigned> notices; /* 1: the nudge is queued */
     /* the timeout that is moved: its deadline, and from `nudged` on a queued nudge; where it is */
     rl::atomic<unsigned> word, where, wheel;
@@ -156,7 +165,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     rl::atomic<unsigned> wakes; /* system calls */
     rl::atomic<unsigned> timer; /* the descriptor's */
     unsigned setters;           /* have set it, and not looked yet */
-    bool timerfd, still; /* a tour is on all the time: nothing is put again */
+    bool timerfd, still;        /* a tour is on all the time: nothing is put again */
     rl::atomic<unsigned> returned[CALLS];
     /* the books: what a move must be covered up to, if others have not moved it later; so many have
        nudged it, and are not done; it was moved in its slot, and not nudged since; the word has
@@ -190,6 +199,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         for (unsigned i = 0; i < SUBMITTERS; i++)
             filed[i] = 0;
         store_relaxed(earliest, never);
+        store_relaxed(used, in < SEGMENTS || rl::rand(2) ? 1u : 0u);
         store_relaxed(notices, 0u);
         store_relaxed(word, 20u);
         store_relaxed(where, in + 1);
@@ -306,14 +316,44 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         }
     }
 
+    void use()
+    {
+        if (load_seq(used))
+            return;
+        model_corner(FIRST_USED);
+        if (mutant == USED_RELAXED)
+            or_relaxed(used, 1u);
+        else
+            or_seq(used, 1u);
+    }
+
+    bool is_used()
+    {
+        if (load_seq(used))
+            return true;
+        model_corner(NOT_USED);
+        return false;
+    }
+
+    void lower_lane(unsigned deadline)
+    {
+        if (deadline >= load_seq(earliest))
+            return;
+        if (mutant != USED_TOLD_LATE)
+            use();
+        lower(earliest, deadline);
+        if (mutant == USED_TOLD_LATE)
+            use();
+    }
+
     void announce(segment &s, unsigned deadline)
     {
         if (mutant == LANE_TOLD_FIRST)
-            lower(earliest, deadline);
+            lower_lane(deadline);
         if (mutant != SEGMENT_NOT_TOLD)
             lower(s.earliest, deadline);
         if (mutant != LANE_TOLD_FIRST && mutant != LANE_NOT_TOLD)
-            lower(earliest, deadline);
+            lower_lane(deadline);
     }
 
     void fill(segment &s, unsigned index, unsigned deadline)
@@ -398,7 +438,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         if (mutant != MOVE_NOT_FRESH)
             mark_fresh(s);
         if (mutant == MOVE_SEGMENT_NOT_TOLD)
-            lower(earliest, deadline);
+            lower_lane(deadline);
         else if (mutant == MOVE_LANE_NOT_TOLD)
             lower(s.earliest, deadline);
         else
@@ -489,6 +529,8 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     {
         unsigned none = 0;
 
+        if (mutant != NOTICES_NOT_USED)
+            use();
         /* ck_stack_push_upmc: an entry's CAS, ordered by fences */
         rl::atomic_thread_fence(RELEASE);
         RL_ASSERT(cas_relaxed(notices, none, 1u));
@@ -633,7 +675,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
         if (at == WHEEL)
             RL_ASSERT(cas_acq_rel(wheel, held, 0u));
-        model_corner(!here          ? NUDGE_IN_HAND
+        model_corner(!here         ? NUDGE_IN_HAND
                      : at == UNMET ? NUDGE_IN_SLOT
                      : at == WHEEL ? NUDGE_IN_WHEEL
                                    : NUDGE_ADRIFT);
@@ -757,8 +799,9 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             model_corner(LOOKED_IN_TIME);
             look_on();
         }
-        collect_notices();
-        if (load_seq(earliest) <= now) {
+        if (is_used())
+            collect_notices();
+        if (is_used() && load_seq(earliest) <= now) {
             exchange_seq(earliest, never);
             for (segment &s : segments) {
                 if (load_seq(s.earliest) <= now)
@@ -787,6 +830,8 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         if (mutant == NO_SECOND_LOOK)
             return false;
         rl::atomic_thread_fence(SEQ); /* ck_pr_fence_store_load */
+        if (!is_used())
+            return false;
         return (mutant != NO_LOOK_AT_MAIL && load_relaxed(notices)) || load_seq(earliest) < planned;
     }
 
@@ -822,7 +867,7 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
 
     bool plan(unsigned *until)
     {
-        unsigned seen = load_seq(earliest), next = wheel_next();
+        unsigned seen = is_used() ? load_seq(earliest) : never, next = wheel_next();
         bool urgent = false;
 
         *until = seen < next ? seen : next;
@@ -837,7 +882,10 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
     }
 
     /* The worker has what is moved, and it is due. */
-    bool is_run() const { return at == WHEEL && moved <= now; }
+    bool is_run() const
+    {
+        return at == WHEEL && moved <= now;
+    }
 
     /* What has returned; how many calls. */
     unsigned look_who_is_back(bool (&back)[CALLS])

@@ -465,7 +465,7 @@ Test(lane, long_lived_ones_in_the_way)
 /* What is not due soon stays where it can be withdrawn, and is known: it comes up in its time. */
 Test(lane, a_sweep_leaves_what_is_not_due_soon)
 {
-    lane_set_far(lane, 0);
+    lanes_set_far(&lanes, 0);
     for (size_t i = 0; i < 1000; i++)
         submit_at(i, 1000 * (i + 1));
     taken_count = 0;
@@ -483,7 +483,7 @@ Test(lane, a_sweep_leaves_what_is_not_due_soon)
 /* What is near is taken whatever it is; it stands in segments of its own. */
 Test(lane, near_and_far)
 {
-    lane_set_far(lane, 5000);
+    lanes_set_far(&lanes, 5000);
     for (size_t i = 0; i < 10; i++)
         submit_at(i, 1000 * (i + 1));
     cr_assert_eq(segment_of(slot_of(&node[3])), lane->first);
@@ -497,7 +497,7 @@ Test(lane, near_and_far)
 /* But not for ever: it would be looked at in each sweep. */
 Test(lane, what_was_left_a_few_times_is_taken)
 {
-    lane_set_far(lane, 0);
+    lanes_set_far(&lanes, 0);
     submit_at(0, 1000000);
     for (unsigned i = 0; i < LOOKS; i++) {
         submit_at(i + 1, 1);
@@ -515,7 +515,7 @@ Test(lane, what_was_left_a_few_times_is_taken)
 /* G4: the worker, which sleeps, hears of it whenever what is far has become twice as much. */
 Test(lane, growth_is_told)
 {
-    lane_set_far(lane, 0);
+    lanes_set_far(&lanes, 0);
     for (size_t i = 0; i < LANE_SLOTS; i++) {
         size_t groups = i / GROUP_SLOTS + 1;
         bool doubled = i % GROUP_SLOTS == 0 && groups >= AHEAD_FROM && !(groups & (groups - 1));
@@ -537,7 +537,7 @@ Test(lane, a_smaller_lane_counts_less)
     uint32_t full;
     size_t told = 0;
 
-    lane_set_far(lane, 0);
+    lanes_set_far(&lanes, 0);
     submit_range(0, node_count);
     full = load_relaxed(&lanes.store.far_groups);
     cr_assert_geq(full, NODE_SEGMENTS * LANE_GROUPS);
@@ -561,7 +561,7 @@ Test(lane, a_sweep_in_portions)
     uint64_t left = UINT64_MAX;
     struct segment *far;
 
-    lane_set_far(lane, 0);
+    lanes_set_far(&lanes, 0);
     for (size_t i = 0; i < 10 * GROUP_SLOTS; i++)
         submit_at(i, 1000 + i % 100);
     far = segment_of(slot_of(&node[0]));
@@ -601,7 +601,7 @@ Test(lane, one_that_is_moved_in_its_slot)
 {
     lane_slot *slot;
 
-    lane_set_far(lane, 0);
+    lanes_set_far(&lanes, 0);
     submit_at(0, 1000000);
     sweep_up_to(1);
     slot = slot_of(&node[0]);
