@@ -2,8 +2,9 @@
 #include "agenda_parts.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "platform.h"
 
 #define TIE_LEVEL 3  /* a part of more is too wide to open all of a tie that belongs there */
 #define TIE_STEP  16 /* chunks opened at a time */
@@ -18,19 +19,17 @@ int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_
     agenda->quantum = bits > PACKED_BITS ? bits - PACKED_BITS : 0;
     agenda->pad = bits > AGENDA_DIGIT ? AGENDA_DIGIT - 1 - (bits - 1) % AGENDA_DIGIT : 0;
     agenda->bound = RANK_MAX;
-    /* calloc: the pages of parts that are never used are never touched */
-    agenda->memory = calloc(1, sizeof *agenda->more + CACHE_LINE);
-    if (!agenda->memory)
+    /* mapped: the pages of parts that are never used are never touched */
+    agenda->more = platform_map(sizeof *agenda->more, CACHE_LINE);
+    if (!agenda->more)
         return -ENOMEM;
-    agenda->more = (struct agenda_memory *)(void *)align_to_line(agenda->memory);
     agenda->front = agenda->more->entries;
     return 0;
 }
 
 void agenda_destroy(struct agenda *agenda)
 {
-    free(agenda->memory);
-    agenda->memory = NULL;
+    platform_unmap(agenda->more, sizeof *agenda->more);
 }
 
 /* ---- the front ---- */

@@ -50,8 +50,7 @@ struct agenda {
     uint64_t tick_ns;           /* never changes */
     unsigned quantum;           /* the lowest bits of a deadline that a key lacks; never changes */
     unsigned pad;               /* of ranks: a tick is 64 parts wide; never changes */
-    void *memory;               /* never changes */
-    struct agenda_memory *more; /* in there; never changes */
+    struct agenda_memory *more; /* mapped; never changes */
     struct entry *front;        /* in there; never changes */
     unsigned lo, hi;            /* of the front */
     agenda_rank bound, last;

@@ -82,6 +82,7 @@ static struct chunk *open_chunk(struct ring *ring, size_t room)
 
 static struct chunk_lot *lot_create(size_t count)
 {
+    int saved = errno; /* in a caller's advance; malloc may try one thing before another */
     struct chunk_lot *lot = malloc(sizeof *lot);
 
     if (!lot)
@@ -91,6 +92,7 @@ static struct chunk_lot *lot_create(size_t count)
         free(lot);
         return NULL;
     }
+    errno = saved;
     lot->units = count * CHUNK_SPLIT;
     return lot;
 }

@@ -72,7 +72,7 @@ static uint32_t round_up(uint32_t slots)
 static bool geometry_valid(uint64_t tick_ns, uint32_t slots)
 {
     return tick_ns >= LEAST_TICK_NS && slots <= MOST_SLOTS &&
-           tick_ns <= (uint64_t)INT64_MAX / round_up(slots);
+           tick_ns <= (uint64_t)INT64_MAX / slots;
 }
 
 static void take_clock(hwt_timer *timer, const hwt_config *config)

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "extra.h"
+#include "guard.h"
 #include "quota.h"
 #include "release.h"
 #include "run.h"
@@ -110,10 +111,36 @@ bool hwt_timeout_cancel(hwt_timeout *timeout)
     return cancel(timeout);
 }
 
+static int cancel_and_await(hwt_timeout *timeout)
+{
+    bool won = cancel(timeout);
+
+    if (!timer_is_ours(timeout->timer)) /* its hook has forked, and this is the child */
+        return -ECHILD;
+    timeout_await_run(timeout);
+    return won;
+}
+
+static void let_go(void *held)
+{
+    hwt_timeout *timeout = held;
+
+    if (timeout_drop(timeout))
+        timeout_free(timeout);
+}
+
+/* Its hook, which is called in between, may drop the handle. */
+static int cancel_and_await_held(hwt_timeout *timeout)
+{
+    struct guard guard GUARDED = {.leave = let_go, .what = timeout};
+
+    add_relaxed(&timeout->refs, 1);
+    guard_begin(&guard);
+    return cancel_and_await(timeout);
+}
+
 int hwt_timeout_cancel_sync(hwt_timeout *timeout)
 {
-    bool won;
-
     if (!timeout)
         return -EINVAL;
     poison_check_alive(timeout);
@@ -121,11 +148,8 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout)
         return -ECHILD;
     if (run_frame_of(timeout))
         return -EDEADLK;
-    won = cancel(timeout);
-    if (!timer_is_ours(timeout->timer)) /* its hook has forked, and this is the child */
-        return -ECHILD;
-    timeout_await_run(timeout);
-    return won;
+    return timeout->flags & FLAG_EXTENDED ? cancel_and_await_held(timeout)
+                                          : cancel_and_await(timeout);
 }
 
 /* ---- reschedule ---- */

@@ -3,7 +3,6 @@
 
 #include <limits.h>
 #include <sched.h>
-#include <time.h>
 
 #include "extra.h"
 #include "filing.h"
@@ -11,6 +10,8 @@
 
 #define NEAR_TICKS 4
 #define FAR_TICKS  64
+#define YIELDS     100   /* before a pause is a sleep ... */
+#define NAP_NS     50000 /* ... of so long */
 
 /* From a lane: the first time that the worker sees it. */
 static void meet(hwt_timer *timer, hwt_timeout *timeout)
@@ -294,10 +295,8 @@ void intake_between(hwt_timer *timer)
 
 void intake_pause(unsigned *times)
 {
-    struct timespec nap = {.tv_sec = 0, .tv_nsec = 50000};
-
-    if ((*times)++ < 100)
+    if ((*times)++ < YIELDS)
         sched_yield();
     else
-        nanosleep(&nap, NULL);
+        platform_nap(NAP_NS);
 }

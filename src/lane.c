@@ -61,13 +61,15 @@ int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve)
 
 void lanes_destroy(struct lanes *lanes)
 {
-    if (!lanes->memory)
+    void *memory = lanes->memory;
+
+    if (!memory)
         return;
-    segment_store_destroy(&lanes->store);
-    free(lanes->memory);
     lanes->memory = NULL;
     lanes->lane = NULL;
     lanes->used = NULL;
+    segment_store_destroy(&lanes->store);
+    free(memory);
 }
 
 /* ---- submission: what submit.h leaves to be called ---- */

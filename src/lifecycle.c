@@ -96,25 +96,32 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
     return result;
 }
 
-/* Of a timer half-created, too, and in a forked child perhaps twice. */
+/*
+ * Of a timer half-created, too, and in a forked child perhaps twice, or once more from wherever
+ * another thread was at the fork: so whatever goes is out of sight before.
+ */
 static void destroy_parts(hwt_timer *timer)
 {
     struct park *park = &timer->park;
+    struct wheel *wheel = timer->worker.wheel;
+    struct pool_return *returns = timer->worker.returns;
+    int fd = load_relaxed(&park->fd), bell = park->bell;
+    bool has_attr = timer->has_attr;
 
     pool_unreserve(&timer->reservation); /* while it can still be asked what is pending */
-    wheel_destroy(timer->worker.wheel);
     timer->worker.wheel = NULL;
-    lanes_destroy(&timer->lanes);
-    free(timer->worker.returns);
     timer->worker.returns = NULL;
-    if (timer->has_attr)
-        pthread_attr_destroy(&timer->attr);
     timer->has_attr = false;
-    if (load_relaxed(&park->fd) >= 0)
-        platform_close(load_relaxed(&park->fd));
-    if (park->bell >= 0)
-        platform_close(park->bell);
     park_init(park, 0);
+    wheel_destroy(wheel);
+    lanes_destroy(&timer->lanes);
+    free(returns);
+    if (has_attr)
+        pthread_attr_destroy(&timer->attr);
+    if (fd >= 0)
+        platform_close(fd);
+    if (bell >= 0)
+        platform_close(bell);
 }
 
 static void init_shell(hwt_timer *timer)
@@ -136,7 +143,7 @@ static void init_shell(hwt_timer *timer)
     pthread_cond_init(&timer->stopped, NULL);
 }
 
-int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
+static int create(hwt_timer **timer, const hwt_config *config)
 {
     hwt_config whole;
     hwt_timer *created;
@@ -167,6 +174,15 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
         created->log(created->log_arg, "hwt: more than 64 timers are alive; one serves a process");
     *timer = created;
     return 0;
+}
+
+int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
+{
+    int saved = errno, result = create(timer, config);
+
+    if (result == 0)
+        errno = saved; /* malloc may have tried one thing before another */
+    return result;
 }
 
 /* ---- start ---- */

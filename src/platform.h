@@ -42,6 +42,8 @@ unsigned platform_cpu_slow(void);
  */
 void platform_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t until_ns);
 void platform_futex_wake_all(_Atomic uint32_t *word);
+/* For so long at most, for whoever has nothing to wait on. */
+void platform_nap(uint64_t ns);
 
 /*
  * Timer descriptors; all return a descriptor or 0, or a negative errno. One that was created can

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NSEC_PER_SEC  UINT64_C(1000000000)
@@ -259,6 +260,17 @@ static char *trim_to(char *memory, size_t size, size_t alignment)
     if (before < alignment)
         munmap(memory + before + size, alignment - before);
     return memory + before;
+}
+
+void platform_nap(uint64_t ns)
+{
+    struct timespec nap = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    int saved = errno, state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    nanosleep(&nap, NULL);
+    pthread_setcancelstate(state, NULL);
+    errno = saved;
 }
 
 static char *map_some(size_t size)

@@ -65,7 +65,6 @@ static void put_counters(struct page *page, const hwt_stats *stats)
         uint64_t value;
     } counters[] = {
         {"scheduled_total", "Timeouts accepted.", stats->scheduled},
-        {"expired_total", "Timeouts that have run for the last time.", stats->expired},
         {"cancelled_total", "Timeouts cancelled, or refused by the executor.", stats->cancelled},
         {"unprocessed_total", "Timeouts ended by stop.", stats->unprocessed},
         {"rejected_total", "Refused at max_pending, or by the executor.", stats->rejected},
@@ -77,6 +76,10 @@ static void put_counters(struct page *page, const hwt_stats *stats)
 
     for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++)
         put_count(page, counters[i].name, "counter", counters[i].help, counters[i].value);
+    /* No counter: it falls when a task arms its timeout anew, and a rate would take that for a
+       restart. */
+    put_count(page, "expired", "gauge", "Timeouts that have run for the last time, as it looks.",
+              stats->expired);
     put_count(page, "pending", "gauge", "Timeouts accepted that have not ended.", stats->pending);
 }
 

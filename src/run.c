@@ -245,12 +245,14 @@ static bool finish_for_good(hwt_timer *timer, hwt_timeout *timeout, bool elsewhe
     return false;
 }
 
-static struct release abandon_current(const struct run_frame *frame)
+/* Calls its hook, if it is owed one, and then `rest`, even if that did not return either. */
+static void abandon_current(struct run_frame *frame, void (*rest)(void *frame))
 {
+    struct guard guard GUARDED = {.leave = rest, .what = frame};
+
+    guard_begin(&guard);
     if (!finish_for_good(frame->timer, frame->current, frame->elsewhere) && !frame->in_hook)
         run_hook(frame->current);
-    timeout_run_over(frame->current);
-    return release_drop_user_of(frame->current);
 }
 
 static void bury_refused(hwt_timer *timer, hwt_timeout *timeout)
@@ -261,17 +263,23 @@ static void bury_refused(hwt_timer *timer, hwt_timeout *timeout)
     release_call(release);
 }
 
-__attribute__((cold)) void run_abandon(const struct run_frame *frame)
+static void bury_abandoned(void *abandoned)
 {
+    const struct run_frame *frame = abandoned;
     struct release release;
 
-    if (frame->refused)
-        bury_refused(frame->timer, frame->refused);
-    if (!frame->current)
-        return;
-    release = abandon_current(frame);
+    timeout_run_over(frame->current);
+    release = release_drop_user_of(frame->current);
     file_bury(frame->timer, frame->current);
     release_call(release);
+}
+
+__attribute__((cold)) void run_abandon(struct run_frame *frame)
+{
+    if (frame->current)
+        abandon_current(frame, bury_abandoned);
+    else if (frame->refused)
+        bury_refused(frame->timer, frame->refused);
 }
 
 /* ---- on an executor ---- */
@@ -313,13 +321,31 @@ static void drop_share(hwt_timeout *timeout)
         timeout_free(timeout);
 }
 
-/* The executor's thread is the executor's affair; ours is that nobody waits for this job. */
-static __attribute__((cold)) void abandon_job(const struct run_frame *frame)
+static void release_abandoned(void *abandoned)
 {
-    if (!frame->ended)
-        release_call(abandon_current(frame));
+    const struct run_frame *frame = abandoned;
+
+    timeout_run_over(frame->current);
+    release_call(release_drop_user_of(frame->current));
+}
+
+static void report_abandoned(void *abandoned)
+{
+    const struct run_frame *frame = abandoned;
+
+    run_frames = frame->outer;
     report(frame);
     drop_share(frame->current);
+}
+
+/* The executor's thread is the executor's affair; ours is that nobody waits for this job. */
+static __attribute__((cold)) void abandon_job(struct run_frame *frame)
+{
+    struct guard guard GUARDED = {.leave = report_abandoned, .what = frame};
+
+    guard_begin(&guard);
+    if (!frame->ended)
+        abandon_current(frame, release_abandoned);
 }
 
 /* However a job ends: by a task that threw, or ended its thread? */
@@ -331,7 +357,8 @@ static void leave_job(void *left)
         return;
     if (timer_is_ours(frame->timer))
         abandon_job(frame);
-    run_frames = frame->outer;
+    else
+        run_frames = frame->outer;
 }
 
 /* Stop, which waits for the report, waits for hook and release, too. */
@@ -422,6 +449,8 @@ void run_read_now(hwt_timer *timer)
     w->now = timer_now(timer);
     if (!timer->clock.now)
         w->coarse = clock_coarse();
+    else if (unlikely(w->now < w->pass_limit)) /* it went back: what is due later waits */
+        w->pass_limit = w->now;
 }
 
 void run_refresh_now(hwt_timer *timer)
@@ -436,7 +465,7 @@ bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
 
     if (!timer->execute)
         store_relaxed(&timeout->run, RUN_ON); /* before the claim shows (timeout_await_run) */
-    switch (timeout_claim(timeout, timer_pass_limit(timer), claimed)) {
+    switch (timeout_claim(timeout, timer->worker.pass_limit, claimed)) {
     case CLAIM_WON:
         if (timer->execute)
             dispatch(timer, timeout);

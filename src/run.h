@@ -20,7 +20,7 @@ bool run_rearm(struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
  * The worker: a task or hook did not return to its pass, but threw or ended the thread. It was the
  * last run of its timeout.
  */
-void run_abandon(const struct run_frame *frame);
+void run_abandon(struct run_frame *frame);
 /* An exception is about to end the process: which task was it? */
 void run_tell_uncaught(void);
 /* Tells the log: "hwt: the task at 0x... " and the rest. */

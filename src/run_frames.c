@@ -76,13 +76,16 @@ void run_hook(hwt_timeout *timeout)
         frame->in_hook = false;
 }
 
-/* However the hook was left. */
+/* However the hook was left. It may have dropped the handle by which the timeout was cancelled. */
 static void leave_last_words(void *left)
 {
     const struct hook_frame *frame = left;
+    struct release release = release_drop_user_of(frame->timeout);
 
     hook_frames = frame->outer;
-    release_call(release_drop_user_of(frame->timeout));
+    if (timeout_drop(frame->timeout))
+        timeout_free(frame->timeout);
+    release_call(release);
 }
 
 void run_last_words(hwt_timeout *timeout)
@@ -90,6 +93,7 @@ void run_last_words(hwt_timeout *timeout)
     struct hook_frame frame = {timeout, timeout->timer, hook_frames};
     struct guard guard GUARDED = {.leave = leave_last_words, .what = &frame};
 
+    add_relaxed(&timeout->refs, 1);
     hook_frames = &frame;
     guard_begin(&guard);
     run_hook(timeout);

@@ -86,6 +86,8 @@ struct disposal {
     hwt_timeout *current;
 };
 
+static void dispose_guarded(struct disposal *disposal);
+
 /* Its release may not return either, and is called once. */
 static void drop_current(struct disposal *disposal)
 {
@@ -105,30 +107,36 @@ static void dispose_all(struct disposal *disposal)
     }
 }
 
-/* If a hook did not return, those of the others are called all the same (G10). */
+/*
+ * If a hook did not return, those of the others are called all the same (G10), and so on: each of
+ * them on top of the one before, whose way out has not ended.
+ */
 static void leave_disposal(void *left)
 {
     struct disposal *disposal = left;
 
-    if (disposal->frame.returned)
-        return;
-    if (timer_is_ours(disposal->frame.timer)) {
+    if (!disposal->frame.returned)
+        dispose_guarded(disposal);
+}
+
+static void dispose_guarded(struct disposal *disposal)
+{
+    struct guard guard GUARDED = {.leave = leave_disposal, .what = disposal};
+
+    guard_begin(&guard);
+    if (timer_is_ours(disposal->frame.timer))
         drop_current(disposal);
-        dispose_all(disposal);
-    }
+    dispose_all(disposal);
     run_frames = disposal->frame.outer;
+    disposal->frame.returned = true;
 }
 
 static void dispose(hwt_timer *timer, hwt_unprocessed list)
 {
     struct disposal disposal = {.frame = {.timer = timer, .outer = run_frames}, .list = list};
-    struct guard guard GUARDED = {.leave = leave_disposal, .what = &disposal};
 
     run_frames = &disposal.frame;
-    guard_begin(&guard);
-    dispose_all(&disposal);
-    run_frames = disposal.frame.outer;
-    disposal.frame.returned = true;
+    dispose_guarded(&disposal);
 }
 
 /* ---- stop ---- */
@@ -240,8 +248,7 @@ static void await_end(hwt_timer *timer, uint64_t max_ns)
     if (load_acquire(&timer->phase) == PHASE_DRAINING)
         timer_ask(timer, ASKED_DRAIN);
     while (load_acquire(&timer->phase) == PHASE_DRAINING && (now = timer_now(timer)) < until) {
-        struct timespec rest = {.tv_nsec = (long)min_u64(nap, until - now)};
-        nanosleep(&rest, NULL);
+        platform_nap(min_u64(nap, until - now));
         nap = min_u64(2 * nap, NAP_MOST);
         if (hwt_timer_pending(timer) == 0)
             timer_ask(timer, ASKED_DRAIN);

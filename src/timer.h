@@ -58,8 +58,9 @@ struct lead {
  * Its times, all on the timer's clock:
  *   now            a recent reading: at most one hand of tasks, or some milliseconds, old
  *   coarse         the coarse clock at that reading: when it steps, `now` is read anew
- *   pass_limit     what the pass that is on runs: deadlines up to its beginning; otherwise 0. What
- *                  is filed with such a deadline meanwhile waits for the next pass (G11)
+ *   pass_limit     what the pass that is on runs: deadlines up to its beginning, or to what a
+ *                  caller's clock has gone back to since (G1); otherwise 0. What is filed with such
+ *                  a deadline meanwhile waits for the next pass (G11)
  *   passed         pass_limit of the last pass
  *   covered        (wheel.h) deadlines up to here are in the agenda, in order
  *   next_deadline  no deadline that the worker has met is below; lowered before anything is taken
@@ -220,17 +221,6 @@ static inline void timer_check_acting(const hwt_timer *timer)
 static inline uint64_t timer_now(const hwt_timer *timer)
 {
     return clock_now(&timer->clock);
-}
-
-/*
- * Up to when the pass that is on may run: its beginning, or earlier if a caller's clock has gone
- * back since (G1).
- */
-static inline uint64_t timer_pass_limit(const hwt_timer *timer)
-{
-    const struct worker *w = &timer->worker;
-
-    return unlikely(timer->clock.now != NULL) ? min_u64(w->pass_limit, w->now) : w->pass_limit;
 }
 
 #endif

@@ -89,9 +89,9 @@ static void leave_tour(void *left)
     if (!tour->frame.returned) {
         release = drop_one(tour);
         file_end_visit(tour->frame.timer); /* from then on it may be gone */
-        release_call(release);
     }
     run_frames = tour->frame.outer;
+    release_call(release);
 }
 
 static int64_t go_round(hwt_timer *timer, hwt_visitor *visit, void *arg)

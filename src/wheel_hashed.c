@@ -9,15 +9,16 @@
  */
 #include <stdlib.h>
 
+#include "platform.h"
 #include "wheel.h"
 
 struct hashed {
     struct wheel wheel;
     uint32_t slots;
     struct bucket *slot;
-    uint64_t *tree;   /* [1] is the root, [slots + i] the leaf of slot i: ~earliest, or 0 */
-    uint64_t *latest; /* by slot: no deadline in it was above, as it was filed */
-    void *memory;
+    uint64_t *tree;    /* [1] is the root, [slots + i] the leaf of slot i: ~earliest, or 0 */
+    uint64_t *latest;  /* by slot: no deadline in it was above, as it was filed */
+    size_t size;       /* of all three; mapped */
     struct bucket due; /* on its way to the agenda; otherwise empty */
 };
 
@@ -243,7 +244,7 @@ static void destroy(struct wheel *wheel)
 {
     struct hashed *w = hashed(wheel);
 
-    free(w->memory);
+    platform_unmap(w->slot, w->size);
     free(w);
 }
 
@@ -256,13 +257,13 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
     (void)current;
     if (!w)
         return NULL;
-    w->memory = calloc(1, buckets + 3 * (size_t)slots * sizeof(uint64_t) + CACHE_LINE);
-    if (!w->memory) {
+    w->size = buckets + 3 * (size_t)slots * sizeof(uint64_t);
+    w->slot = platform_map(w->size, CACHE_LINE); /* untouched, where nothing is ever filed */
+    if (!w->slot) {
         free(w);
         return NULL;
     }
     w->slots = slots;
-    w->slot = (struct bucket *)(void *)align_to_line(w->memory);
     w->tree = (uint64_t *)(void *)((char *)w->slot + buckets);
     w->latest = w->tree + 2 * (size_t)slots;
     return &w->wheel;

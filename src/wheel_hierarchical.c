@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "level.h"
+#include "platform.h"
 #include "wheel.h"
 
 #define TRICKLE_LEAST 32   /* timeouts per level and expired tick that come down ahead of time */
@@ -28,7 +29,8 @@ struct hierarchical {
     struct wheel wheel;
     uint64_t coming; /* no slot above level 0 can come down before this tick */
     unsigned levels;
-    void *memory;
+    char *memory; /* of all levels; mapped */
+    size_t size;
     struct level level[];
 };
 
@@ -451,7 +453,7 @@ static void destroy(struct wheel *wheel)
 {
     struct hierarchical *w = hierarchical(wheel);
 
-    free(w->memory);
+    platform_unmap(w->memory, w->size);
     free(w);
 }
 
@@ -477,14 +479,15 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
 
     if (!w)
         return NULL;
-    w->memory = calloc(1, level_size(lowest) + (levels - 1) * level_size(bits) + CACHE_LINE);
+    w->size = level_size(lowest) + (levels - 1) * level_size(bits);
+    w->memory = platform_map(w->size, CACHE_LINE); /* untouched, where nothing is ever filed */
     if (!w->memory) {
         free(w);
         return NULL;
     }
     w->levels = levels;
     w->coming = UINT64_MAX;
-    memory = level_init(&w->level[0], 0, lowest, align_to_line(w->memory));
+    memory = level_init(&w->level[0], 0, lowest, w->memory);
     for (unsigned i = 1; i < levels; i++)
         memory = level_init(&w->level[i], lowest + (i - 1) * bits, bits, memory);
     set_ends(w, current);

@@ -28,7 +28,7 @@ HOT bool must_leave(const hwt_timer *timer)
 HOT uint64_t pass_limit(hwt_timer *timer)
 {
     run_refresh_now(timer);
-    return timer_pass_limit(timer);
+    return timer->worker.pass_limit;
 }
 
 /* Runs a hand of what is due. False: there is no more, or this is to end. */
@@ -97,12 +97,23 @@ static void break_off(struct worker *w)
     w->pass_limit = 0;
 }
 
-static __attribute__((cold)) void abandon_pass(const struct run_frame *frame)
+static void leave_abandoned_pass(void *left)
 {
+    const struct run_frame *frame = left;
+
+    run_frames = frame->outer;
+    break_off(&frame->timer->worker);
+}
+
+/* What is owed to its timeout may not return either. */
+static __attribute__((cold)) void abandon_pass(struct run_frame *frame)
+{
+    struct guard guard GUARDED = {.leave = leave_abandoned_pass, .what = frame};
+
+    guard_begin(&guard);
     if (frame->current)
         frame->timer->worker.escaped = frame->current->task;
     run_abandon(frame);
-    break_off(&frame->timer->worker);
 }
 
 /* However a pass ends: by a task or hook that threw, or ended its thread? */
@@ -114,7 +125,8 @@ static void leave_pass(void *left)
         return;
     if (timer_is_ours(frame->timer))
         abandon_pass(frame);
-    run_frames = frame->outer;
+    else
+        run_frames = frame->outer;
 }
 
 int worker_pass(hwt_timer *timer, bool exact)

@@ -275,9 +275,141 @@ static void in_stop(hwt_wheel_kind wheel)
     CHECK(hwt_timer_is_stopped(r.timer));
 }
 
+static int releases;
+static void throwing_release(void *)
+{
+    releases++;
+    throw std::runtime_error("a release");
+}
+
+static void count_release(void *)
+{
+    releases++;
+}
+
+static void schedule_owed(hwt_timer *timer, hwt_task *task, hwt_task *hook, void (*release)(void *),
+                          uint64_t period, hwt_timeout **timeout)
+{
+    hwt_spec spec;
+
+    hwt_spec_init(&spec);
+    spec.task = task;
+    spec.cancelled = hook;
+    spec.release = release;
+    spec.period_ns = period;
+    CHECK(hwt_schedule(timer, &spec, timeout) == 0);
+}
+
+/* G8, G10, G16: all throw, one on the way out of the one before. */
+static void all_in_stop(hwt_wheel_kind wheel)
+{
+    rig r(wheel);
+    bool thrown = false;
+
+    r.open();
+    hooks = releases = 0;
+    for (int i = 0; i < 20; i++)
+        schedule_owed(r.timer, note, throwing_hook, i % 2 ? throwing_release : count_release,
+                      HWT_SEC(1), nullptr);
+    try {
+        hwt_timer_stop(r.timer, nullptr);
+    } catch (const std::runtime_error &) {
+        thrown = true;
+    }
+    CHECK(thrown);
+    CHECK(hooks == 20);
+    CHECK(releases == 20);
+    CHECK(hwt_timer_is_stopped(r.timer));
+}
+
+/* What is owed to a run that threw throws, too: nobody waits for that run, and the timer is whole. */
+static void owed(hwt_wheel_kind wheel, int (*execute)(void *, void (*)(void *), void *),
+                 hwt_task *task, hwt_task *hook, void (*release)(void *))
+{
+    rig r(wheel);
+    hwt_timeout *timeout;
+
+    r.config.execute = execute;
+    r.open();
+    hooks = releases = 0;
+    order.clear();
+    schedule_owed(r.timer, task, hook, release, HWT_MSEC(1), &timeout);
+    CHECK(throws(r.timer));
+    CHECK(hwt_timeout_cancel_sync(timeout) == 0);
+    CHECK(hooks == (task == cancel_and_throw));
+    CHECK(releases == 0);
+    CHECK(hwt_new_timeout(r.timer, note, nullptr, 0, nullptr) == 0);
+    CHECK(!throws(r.timer));
+    CHECK(order.size() == 1);
+    CHECK(hwt_timer_next_deadline(r.timer) == UINT64_MAX);
+    CHECK(hwt_timer_pending(r.timer) == 0);
+    try {
+        hwt_timeout_unref(timeout);
+    } catch (const std::runtime_error &) {
+    }
+    CHECK(releases == 1);
+}
+
+/* The same without a handle: its release is called as the run is left. */
+static void owed_at_once(hwt_wheel_kind wheel, int (*execute)(void *, void (*)(void *), void *))
+{
+    rig r(wheel);
+
+    r.config.execute = execute;
+    r.open();
+    hooks = releases = 0;
+    order.clear();
+    schedule_owed(r.timer, cancel_and_throw, throwing_hook, throwing_release, HWT_MSEC(1), nullptr);
+    CHECK(throws(r.timer));
+    CHECK(hooks == 1);
+    CHECK(releases == 1);
+    CHECK(hwt_new_timeout(r.timer, note, nullptr, 0, nullptr) == 0);
+    CHECK(!throws(r.timer));
+    CHECK(order.size() == 1);
+    CHECK(hwt_timer_pending(r.timer) == 0);
+}
+
+static void show_and_throw(hwt_timeout *timeout, void *)
+{
+    hwt_timeout_cancel(timeout);
+    throw std::runtime_error("a visitor");
+}
+
+/* So may a visitor, and then the release of what it has cancelled. */
+static void owed_in_a_visit(hwt_wheel_kind wheel)
+{
+    rig r(wheel);
+    bool thrown = false;
+
+    r.open();
+    releases = 0;
+    for (int i = 0; i < 5; i++)
+        schedule_owed(r.timer, note, nullptr, throwing_release, 0, nullptr);
+    try {
+        hwt_timer_visit(r.timer, show_and_throw, nullptr);
+    } catch (const std::runtime_error &) {
+        thrown = true;
+    }
+    CHECK(thrown);
+    CHECK(releases == 1);
+    order.clear();
+    while (throws(r.timer))
+        continue;
+    CHECK(order.size() == 4);
+    CHECK(releases == 5);
+}
+
 int main()
 {
     for (hwt_wheel_kind wheel : {HWT_WHEEL_HIERARCHICAL, HWT_WHEEL_HASHED}) {
+        all_in_stop(wheel);
+        for (auto execute : {(int (*)(void *, void (*)(void *), void *)) nullptr, &let_through}) {
+            owed(wheel, execute, cancel_and_throw, throwing_hook, count_release);
+            owed(wheel, execute, cancel_and_throw, throwing_hook, throwing_release);
+            owed(wheel, execute, throw_it, throwing_hook, throwing_release);
+            owed_at_once(wheel, execute);
+        }
+        owed_in_a_visit(wheel);
         others_run(wheel);
         it_was_the_last_run(wheel);
         nested(wheel);

@@ -11,7 +11,7 @@
 const struct world worlds[] = {
     {
         .name = "submit",
-        .shows = "C2 C3 C4 C6 G1 G2 G4 G7",
+        .shows = "C2 C3 C4 C6 C21 G1 G2 G4 G7",
         .producers = 3,
         .ops = 5,
         .delays = NEAR,
@@ -466,7 +466,7 @@ const struct world worlds[] = {
     },
     {
         .name = "wake",
-        .shows = "C2 C3 C4 C19 G4",
+        .shows = "C2 C3 C4 C19 C21 G4",
         .producers = 3,
         .ops = 3,
         .shared = 2,

@@ -142,6 +142,11 @@ Test(config, a_lap_fits_in_int64)
     cr_expect_eq(create_and_destroy(&config), -EINVAL);
     config.ticks_per_wheel = 0; /* the default counts too */
     cr_expect_eq(create_and_destroy(&config), -EINVAL);
+    config.ticks_per_wheel = 513; /* as it is given, not as it is rounded up */
+    config.tick_ns = (uint64_t)INT64_MAX / 513;
+    cr_expect_eq(create_and_destroy(&config), 0);
+    config.tick_ns++;
+    cr_expect_eq(create_and_destroy(&config), -EINVAL);
     config.tick_ns = UINT64_MAX; /* wraps to something small when multiplied carelessly */
     config.ticks_per_wheel = 1u << 20;
     cr_expect_eq(create_and_destroy(&config), -EINVAL);

@@ -193,6 +193,52 @@ static void helper_spec(hwt_spec *spec, helper *h, rig *r)
     h->scheduled = 1;
 }
 
+typedef struct last_handle {
+    hwt_timer *timer;
+    hwt_timeout *own, *other;
+    bool was_itself;
+} last_handle;
+
+/* The next one that is scheduled takes the block of the one before, if that is free. */
+static void drop_the_last(hwt_timeout *timeout, void *arg)
+{
+    last_handle *l = arg;
+
+    hwt_timeout_unref(l->own);
+    cr_assert_eq(hwt_new_timeout(l->timer, noop_task, &l->other, HWT_SEC(9), &l->other), 0);
+    l->was_itself =
+        hwt_timeout_arg(timeout) == l && hwt_timeout_is_cancelled(timeout) && timeout != l->other;
+}
+
+/* G9: it may drop the very handle that is cancelled; the timeout is valid until it returns. */
+WHEEL_TEST(hooks, may_drop_the_handle_that_is_cancelled)
+{
+    for (int way = 0; way < 4; way++) {
+        last_handle l = {0};
+        hwt_spec spec;
+        rig r;
+
+        cr_assert_eq(rig_start(&r, wheel, 0), 0);
+        l.timer = r.timer;
+        hwt_spec_init(&spec);
+        spec.task = noop_task;
+        spec.cancelled = drop_the_last;
+        spec.arg = &l;
+        spec.delay_ns = HWT_SEC(3);
+        cr_assert_eq(hwt_schedule(r.timer, &spec, &l.own), 0);
+        if (way & 1) /* the wheel has it */
+            hwt_timer_next_deadline(r.timer);
+        if (way & 2)
+            cr_assert_eq(hwt_timeout_cancel_sync(l.own), 1);
+        else
+            cr_assert(hwt_timeout_cancel(l.own));
+        cr_assert(l.was_itself);
+        cr_assert(hwt_timeout_cancel(l.other));
+        hwt_timeout_unref(l.other);
+        rig_close(&r);
+    }
+}
+
 /* It runs under no lock: it may schedule, cancel (which runs another hook) and drop. */
 WHEEL_TEST(hooks, may_schedule_cancel_and_drop)
 {

@@ -2,8 +2,13 @@
 /* What platform_cpu says, and that it is read from memory wherever the C library offers that. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/time.h>
 
+#include "clock.h"
 #include "platform.h"
 #include "support.h"
 
@@ -23,6 +28,48 @@ Test(platform, cpu)
         cr_assert_eq(platform_cpu(), cpu);
         cr_assert_eq(platform_cpu_slow(), cpu);
     }
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+/* No call that sleeps changes errno, interrupted or not. */
+Test(platform, a_nap_leaves_errno_alone)
+{
+    struct itimerval soon = {.it_value = {.tv_usec = 2000}};
+    struct sigaction action = {.sa_handler = on_alarm};
+    uint64_t before = clock_system_now(CLOCK_MONOTONIC);
+
+    cr_assert_eq(sigaction(SIGALRM, &action, NULL), 0);
+    cr_assert_eq(setitimer(ITIMER_REAL, &soon, NULL), 0);
+    errno = 4242;
+    platform_nap(HWT_SEC(20));
+    cr_assert_eq(errno, 4242);
+    cr_assert_lt(clock_system_now(CLOCK_MONOTONIC) - before, HWT_SEC(10), "not interrupted");
+}
+
+static void *nap_cancelled(void *napped)
+{
+    pthread_cancel(pthread_self());
+    platform_nap(1000);
+    *(bool *)napped = true;
+    pthread_testcancel();
+    return NULL;
+}
+
+/* Nor is it a cancellation point. */
+Test(platform, a_nap_is_no_cancellation_point)
+{
+    pthread_t thread;
+    bool napped = false;
+    void *result;
+
+    cr_assert_eq(pthread_create(&thread, NULL, nap_cancelled, &napped), 0);
+    cr_assert_eq(pthread_join(thread, &result), 0);
+    cr_assert_eq(result, PTHREAD_CANCELED);
+    cr_assert(napped);
 }
 
 #ifdef PLATFORM_RSEQ

@@ -98,6 +98,52 @@ WHEEL_TEST(release, not_before_the_last_handle)
     cr_assert_eq(c.releases, 1);
 }
 
+typedef struct consigned {
+    cargo cargo, next;
+    hwt_timer *timer;
+    hwt_timeout *own, *other;
+} consigned;
+
+static void drop_and_schedule(hwt_timeout *timeout, void *arg)
+{
+    consigned *c = arg;
+
+    (void)timeout;
+    hwt_timeout_unref(c->own);
+    cr_assert_eq(c->cargo.releases, 0, "the hook needs it");
+    cr_assert_eq(schedule_cargo(c->timer, &c->next, HWT_SEC(9), 0, &c->other), 0);
+}
+
+/* The hook drops the handle that is cancelled: each argument is released once, and not another's. */
+WHEEL_TEST(release, of_what_its_hook_drops)
+{
+    for (int way = 0; way < 4; way++) {
+        consigned c = {0};
+        hwt_spec spec;
+        rig r;
+
+        cr_assert_eq(rig_start(&r, wheel, 0), 0);
+        c.timer = r.timer;
+        probe_spec(&spec, &c.cargo.probe, HWT_SEC(3));
+        spec.cancelled = drop_and_schedule;
+        spec.release = release_cargo;
+        cr_assert_eq(hwt_schedule(r.timer, &spec, &c.own), 0);
+        if (way & 1) /* the wheel has it */
+            hwt_timer_next_deadline(r.timer);
+        if (way & 2)
+            cr_assert_eq(hwt_timeout_cancel_sync(c.own), 1);
+        else
+            cr_assert(hwt_timeout_cancel(c.own));
+        cr_assert_eq(c.cargo.releases, 1);
+        cr_assert(hwt_timeout_cancel(c.other));
+        cr_assert_eq(c.next.releases, 0);
+        hwt_timeout_unref(c.other);
+        cr_assert_eq(c.next.releases, 1);
+        rig_close(&r);
+        cr_assert_eq(c.cargo.releases + c.next.releases, 2);
+    }
+}
+
 /* Wherever it is: the worker's notice is not waited for. */
 WHEEL_TEST(release, cancelled)
 {

@@ -244,6 +244,72 @@ WHEEL_TEST(virtual, a_clock_that_steps_back_within_an_advance)
     }
 }
 
+typedef struct late_pass {
+    rig r;
+    uint64_t back;
+    unsigned beats, submitted;
+} late_pass;
+
+static void beat(hwt_timeout *timeout, void *arg)
+{
+    late_pass *l = arg;
+
+    (void)timeout;
+    l->beats++;
+    l->r.clock.now += HWT_MSEC(2);
+}
+
+static void ran_now(hwt_timeout *timeout, void *arg)
+{
+    late_pass *l = arg;
+
+    (void)timeout;
+    l->submitted = l->beats;
+}
+
+static void set_it_back(hwt_timeout *timeout, void *arg)
+{
+    late_pass *l = arg;
+
+    (void)timeout;
+    l->r.clock.now -= l->back;
+    cr_assert_eq(hwt_new_timeout(l->r.timer, ran_now, l, 0, NULL), 0);
+}
+
+/*
+ * G11: a pass ends with what was due at its beginning, and was still when the clock had gone back:
+ * what a periodic timeout has to do again by then waits for the next one, like what was submitted.
+ */
+WHEEL_TEST(virtual, a_pass_is_no_longer_than_the_clock)
+{
+    static const hwt_period_mode modes[] = {HWT_FIXED_RATE_SKIP, HWT_FIXED_DELAY};
+
+    for (size_t i = 0; i < COUNT_OF(modes); i++) {
+        late_pass l = {.back = HWT_SEC(100)};
+        hwt_spec spec;
+
+        cr_assert_eq(rig_start(&l.r, wheel, HWT_SEC(1000)), 0);
+        cr_assert_eq(hwt_new_timeout_at(l.r.timer, set_it_back, &l, HWT_SEC(800), NULL), 0);
+        hwt_spec_init(&spec);
+        spec.task = beat;
+        spec.arg = &l;
+        spec.period_ns = HWT_MSEC(1);
+        spec.period_mode = modes[i];
+        for (int j = 0; j < 2; j++) { /* overdue then, and still when the clock has gone back */
+            hwt_timeout *timeout;
+            cr_assert_eq(hwt_schedule(l.r.timer, &spec, &timeout), 0);
+            cr_assert(hwt_timeout_reschedule_at(timeout, HWT_SEC(850)));
+            hwt_timeout_unref(timeout);
+        }
+        cr_assert_eq(hwt_timer_advance(l.r.timer), 3);
+        cr_assert_eq(l.beats, 2);
+        cr_assert_leq(hwt_timer_advance(l.r.timer), 3);
+        cr_assert_leq(l.submitted, 4);
+        cr_assert_gt(l.submitted, 1);
+        rig_close(&l.r);
+    }
+}
+
 /* ---- order ---- */
 
 #define ORDERED 3000
