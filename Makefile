@@ -8,11 +8,11 @@
 # PREFIX), libdir, includedir, DESTDIR.
 
 # `make -f elsewhere/Makefile` is `make -C elsewhere`.
-here := $(dir $(lastword $(MAKEFILE_LIST)))
-ifneq ($(realpath $(here)),$(realpath .))
+here := $(shell cd "$$(dirname "$(strip $(MAKEFILE_LIST))")" && pwd -P)
+ifneq ($(here),$(shell pwd -P))
 .PHONY: there
 $(or $(MAKECMDGOALS),all): there ; @:
-there: ; @$(MAKE) --no-print-directory -C $(here) $(MAKECMDGOALS)
+there: ; @$(MAKE) --no-print-directory -C "$(here)" $(MAKECMDGOALS)
 else
 
 MAKEFLAGS += --no-builtin-rules
@@ -30,10 +30,10 @@ CXX := g++
 endif
 # The compiler knows its own: those of the target, when that is another machine.
 ifeq ($(origin AR),default)
-AR := $(shell $(CC) -print-prog-name=ar)
+AR := $(shell $(CC) -print-prog-name=ar 2>/dev/null)
 endif
 ifeq ($(origin OBJCOPY),undefined)
-OBJCOPY := $(shell $(CC) -print-prog-name=objcopy)
+OBJCOPY := $(shell $(CC) -print-prog-name=objcopy 2>/dev/null)
 endif
 PKG_CONFIG ?= pkg-config
 INSTALL    ?= install
@@ -193,7 +193,11 @@ INSTALLED := $(includedir)/hwt.h $(pcdir)/hwt.pc \
 .PHONY: all
 all: $(LIBS) ## build: Build libhwt.so and libhwt.a (the default)
 
-ifeq ($(call finds,ck_stack.h,$(INCLUDES) $(CPPFLAGS)),)
+ifeq ($(call finds,stddef.h,$(CFLAGS)),)
+.PHONY: no-cc
+$(LIB_O): no-cc
+no-cc: ; $(error $(CC) does not compile: $(firstword $(CC)) is not there, or does not take its flags)
+else ifeq ($(call finds,ck_stack.h,$(INCLUDES) $(CPPFLAGS)),)
 .PHONY: no-ck
 $(LIB_O): no-ck
 no-ck: ; $(error Concurrency Kit is not there. `make deps` installs it (apt-get install libck-dev))

@@ -10,7 +10,9 @@
  *   Every duration, delay and deadline is a uint64_t count of nanoseconds on the timer's own clock.
  *   What can fail returns 0 (or a count) or a negative errno. On an error nothing has changed and
  *   output arguments are untouched. Nothing here prints, aborts or changes errno on success.
- *   NULL for a timer or a handle does no harm: -EINVAL, or false, 0 and the like.
+ *   NULL for a timer or a handle does no harm: it is -EINVAL where a call can fail. Otherwise such
+ *   a timer is stopped and empty, such a handle's deadline is never, its state cancelled, though
+ *   nobody cancelled it: false, 0, NULL.
  *   A size or enum field left 0, and a tick_ns of 0, mean the default.
  *   "Any thread" includes tasks and hooks, on the worker too, and the destructors of a thread's own
  *   data, but no signal handler. "On the worker" is in hwt_timer_advance if the caller drives.
@@ -102,7 +104,9 @@ typedef struct hwt_timeout hwt_timeout;
  *   leave by longjmp.
  * Out of hwt_timer_advance, of stop and destroy (a hook), or to an executor, a C++ exception may
  * pass, and a thread may be ended there: the timer stays whole. That was the last run of the
- * timeout, even if it is periodic or re-armed; what was due with it runs in the next pass.
+ * timeout, even if it is periodic or re-armed; what was due with it runs in the next pass. On the
+ * way out the hooks and releases that are owed are called; one of them may throw, too, and ends
+ * what was on its way.
  */
 typedef void hwt_task(hwt_timeout *timeout, void *arg);
 
@@ -136,7 +140,10 @@ typedef struct hwt_config {
      */
     size_t reserve;
     hwt_drive drive;
-    /* CLOCK_MONOTONIC (default, and what 0 means), or CLOCK_BOOTTIME, which counts suspend too. */
+    /*
+     * CLOCK_MONOTONIC (default, and what 0 means), or CLOCK_BOOTTIME, which counts suspend too. The
+     * wall clock is not offered: CLOCK_REALTIME is 0, and so means the default.
+     */
     clockid_t clock_id;
     /*
      * A clock of the caller's, read by any thread that schedules; it returns, and does not throw;
@@ -189,7 +196,9 @@ void hwt_config_init_size(hwt_config *config, size_t size);
 
 /*
  * Creates a timer; it does not run yet. One serves a whole process. A NULL config means all
- * defaults. The caller owns *timer and gives it to hwt_timer_destroy. Any thread.
+ * defaults. The caller owns *timer and gives it to hwt_timer_destroy. It is of the process that
+ * created it, started or not: a program that goes to the background creates it afterwards. Any
+ * thread.
  *
  * 0; -EINVAL: a NULL out pointer, tick_ns under 1 us, more than 2^20 ticks per wheel, their product
  * beyond INT64_MAX, an unknown enum, clock or struct_size, `now` without HWT_DRIVE_CALLER,
@@ -351,7 +360,8 @@ bool hwt_timeout_cancel(hwt_timeout *timeout);
  * will again, and what the task uses can be freed. As Linux's timer_shutdown_sync. Hold no lock
  * that the task takes, and let no two tasks wait for each other. A hook that another thread's
  * hwt_timeout_cancel is calling just now, on that thread, is not waited for: then this returns 0,
- * and that thread has won.
+ * and that thread has won. Nor is one that stop or destroy calls, or the worker whose executor
+ * refused it.
  *
  * 1 as for true above, 0 as for false; -EDEADLK from inside that very task; -ECHILD in a forked
  * child.
@@ -402,7 +412,8 @@ int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns
 /*
  * Runs on this thread, or hands to the executor, every task whose deadline has been reached, in
  * order (G15), and returns how many. What these tasks submit for now runs in the next call (G11);
- * periodic ones catch up within this one. Any thread, one at a time.
+ * periodic ones catch up within this one. (With an executor in a later one, when the run before
+ * has come back from there.) Any thread, one at a time.
  *
  * -EINVAL on a worker-driven timer; -EDEADLK from inside one of its tasks; -EBUSY while another
  * thread is in it; -ESHUTDOWN once stopped; -ECHILD in a forked child, that of a task included.
@@ -416,7 +427,8 @@ int hwt_timer_advance(hwt_timer *timer);
  * counts. While another thread is in advance, and for a worker-driven timer, it is a lower bound:
  * never later than a deadline that a call which has returned has set. What is with the executor
  * counts again when it comes back from there. It costs next to nothing while nothing changes,
- * whatever is pending. Any thread.
+ * whatever is pending; but while a run that has re-armed its timeout is on at an executor, it looks
+ * through what is with that. Any thread.
  */
 uint64_t hwt_timer_next_deadline(hwt_timer *timer);
 
@@ -471,9 +483,10 @@ int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats);
 /*
  * Since 1.1: the counters in Prometheus' text format, as a page for its scraper: hwt_runs_total and
  * so on; lateness as a histogram, hwt_late_seconds with _bucket, _sum and _count, from a
- * microsecond by powers of two. `labels` are put on each line, as timer="rpc" or with commas
- * between several; NULL: none. Of several timers each is a page of its own. It does not depend on
- * the locale.
+ * microsecond by powers of two. hwt_expired is a gauge, since it falls when a task arms its timeout
+ * anew; for rates there is hwt_runs_total. `labels` are put on each line, as timer="rpc" or with
+ * commas between several; NULL: none. Of several timers each is a page of its own. It does not
+ * depend on the locale.
  *
  * As snprintf: writes at most `size` bytes with the NUL at their end, and returns the length that
  * is needed without it; -EINVAL: no stats, an unknown struct_size, or no buffer for a size. Any

@@ -108,7 +108,8 @@ class timer
         timer_.reset(created);
     }
 
-    // The timeout owns the function until it ends: by having run, or by the cancelled hook.
+    // The timeout owns the function until it has ended and its handle is gone: it may be armed anew
+    // while it runs, by its own handle.
     timeout after(duration delay, task f)
     {
         auto owned = std::make_unique<task>(std::move(f));
@@ -116,8 +117,8 @@ class timer
         hwt_spec spec;
 
         hwt_spec_init(&spec);
-        spec.task = [](hwt_timeout *, void *arg) noexcept { (*take(arg))(); };
-        spec.cancelled = [](hwt_timeout *, void *arg) noexcept { take(arg); };
+        spec.task = [](hwt_timeout *, void *arg) noexcept { (*static_cast<task *>(arg))(); };
+        spec.release = [](void *arg) noexcept { delete static_cast<task *>(arg); };
         spec.arg = owned.get();
         spec.delay_ns = nanoseconds(delay);
         check(hwt_schedule(timer_.get(), &spec, &handle), "hwt_schedule");
@@ -145,10 +146,6 @@ class timer
     }
 
   private:
-    static std::unique_ptr<task> take(void *arg)
-    {
-        return std::unique_ptr<task>(static_cast<task *>(arg));
-    }
     struct destroy {
         void operator()(hwt_timer *t) const noexcept
         {

@@ -322,7 +322,7 @@ static void all_in_stop(hwt_wheel_kind wheel)
     CHECK(hwt_timer_is_stopped(r.timer));
 }
 
-/* What is owed to a run that threw throws, too: nobody waits for that run, and the timer is whole. */
+/* What is owed to a run that threw throws, too: nobody waits for it, and the timer is whole. */
 static void owed(hwt_wheel_kind wheel, int (*execute)(void *, void (*)(void *), void *),
                  hwt_task *task, hwt_task *hook, void (*release)(void *))
 {

@@ -32,6 +32,10 @@ says() # extended regular expression
 # ---- from another folder, as make -C does it ----
 (cd "$tmp" && mk -f "$root/Makefile") || fail "make -f elsewhere/Makefile fails"
 [ -e "$tmp/build/libhwt.so" ] || fail "make -f elsewhere/Makefile builds nothing"
+mkdir "$tmp/a place"
+ln -s "$root"/* "$tmp/a place/"
+rm "$tmp/a place/build" 2>/dev/null || :
+(cd "$tmp" && mk -f "$tmp/a place/Makefile") || fail "make -f \"a place/Makefile\" fails"
 (cd "$tmp" && mk -f "$root/Makefile" install prefix="$tmp/usr" uninstall) ||
     fail "make -f elsewhere/Makefile takes no goals"
 says REMOVE || fail "make -f elsewhere/Makefile takes no goals"
@@ -67,5 +71,12 @@ mk BUILD="$tmp/bare" CPPFLAGS="-I$tmp/without" && fail "it builds without Concur
 [ "$(wc -l <"$tmp/log")" = 1 ] || fail "it does not say in one line what to do"
 says 'make deps.*apt-get install libck-dev' || fail "it does not say what to do"
 mk BUILD="$tmp/bare" CPPFLAGS="-I$tmp/without" help || fail "no help without Concurrency Kit"
+
+# ---- no compiler: that is what it says ----
+for cc in "$tmp/no-compiler" "$CC -no-such-flag"; do
+    mk BUILD="$tmp/bare" CC="$cc" && fail "it builds without a compiler"
+    [ "$(wc -l <"$tmp/log")" = 1 ] || fail "it does not say in one line what is wrong"
+    says 'does not compile' || fail "it does not say what is wrong"
+done
 
 echo "a stranger's make"

@@ -451,7 +451,7 @@ int main(int argc, char **argv)
                           load_totals->scheduled);
     return stress_end("stress/load",
                       "%u loads, %" PRIu64 " timeouts; memory up to %" PRIu64
-                      "%% of its bound, late up to %.1f ms",
+                      "%% of its bound, late up to %.1f ms; %u not judged",
                       played, load_totals->scheduled, load_totals->memory_percent,
-                      (double)load_totals->late_ns / 1e6);
+                      (double)load_totals->late_ns / 1e6, load_totals->not_judged);
 }

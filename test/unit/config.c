@@ -175,6 +175,7 @@ Test(config, clocks)
         clockid_t id;
         int result;
     } cases[] = {{0, 0},
+                 {CLOCK_REALTIME, 0}, /* which is 0 */
                  {CLOCK_MONOTONIC, 0},
                  {CLOCK_BOOTTIME, 0},
                  {CLOCK_PROCESS_CPUTIME_ID, -EINVAL},

@@ -199,6 +199,69 @@ Test(contract, cancel_sync_does_not_wait_for_a_hook_in_cancel)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+static hwt_timeout *schedule_gated(hwt_timer *timer, gate *g, uint64_t delay)
+{
+    hwt_timeout *timeout;
+    hwt_spec spec;
+
+    hwt_spec_init(&spec);
+    spec.task = noop_task;
+    spec.cancelled = gate_hook;
+    spec.arg = g;
+    spec.delay_ns = delay;
+    cr_assert_eq(hwt_schedule(timer, &spec, &timeout), 0);
+    return timeout;
+}
+
+static void *destroy_it(void *timer)
+{
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    return NULL;
+}
+
+Test(contract, cancel_sync_does_not_wait_for_a_hook_in_stop)
+{
+    hwt_timer *timer = worker_timer();
+    gate g = {0};
+    hwt_timeout *timeout = schedule_gated(timer, &g, HWT_SEC(60));
+    pthread_t thread;
+
+    cr_assert_eq(pthread_create(&thread, NULL, destroy_it, timer), 0);
+    cr_assert(wait_count(&g.entered, 1));
+    cr_assert_eq(hwt_timeout_cancel_sync(timeout), 0);
+    cr_assert_eq(g.left, 0);
+    gate_open(&g);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    hwt_timeout_unref(timeout);
+}
+
+static int refuse(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    (void)run;
+    (void)job;
+    return -1;
+}
+
+Test(contract, cancel_sync_does_not_wait_for_a_hook_of_a_refusal)
+{
+    hwt_timeout *timeout;
+    hwt_config config;
+    hwt_timer *timer;
+    gate g = {0};
+
+    hwt_config_init(&config);
+    config.execute = refuse;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    timeout = schedule_gated(timer, &g, HWT_MSEC(1));
+    cr_assert(wait_count(&g.entered, 1));
+    cr_assert_eq(hwt_timeout_cancel_sync(timeout), 0);
+    cr_assert_eq(g.left, 0);
+    gate_open(&g);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    hwt_timeout_unref(timeout);
+}
+
 /* ---- what is called on the worker ---- */
 
 typedef struct thread_names {

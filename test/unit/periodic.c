@@ -197,6 +197,32 @@ WHEEL_TEST(periodic, fixed_rate_catches_up_when_overdue)
     rig_close(&r);
 }
 
+static int run_at_once(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    run(job);
+    return 0;
+}
+
+/* G14: one run a call, since the worker hears of its end by a notice. */
+WHEEL_TEST(periodic, with_an_executor_it_catches_up_by_turns)
+{
+    beat b = {0};
+    rig r;
+
+    rig_prepare(&r, wheel, EPOCH);
+    r.config.execute = run_at_once;
+    cr_assert_eq(rig_open(&r), 0);
+    hwt_timeout_unref(start_beat(&r, &b, HWT_FIXED_RATE, PERIOD, PERIOD));
+    cr_assert_eq(rig_advance_by(&r, 3 * PERIOD), 1);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), EPOCH + 2 * PERIOD);
+    cr_assert_eq(hwt_timer_advance(r.timer), 1);
+    cr_assert_eq(hwt_timer_advance(r.timer), 1);
+    cr_assert_eq(hwt_timer_advance(r.timer), 0);
+    cr_assert_eq(b.runs, 3);
+    rig_close(&r);
+}
+
 /* FIXED_RATE_SKIP drops what it missed and keeps the phase. */
 WHEEL_TEST(periodic, fixed_rate_skip_drops_the_missed)
 {

@@ -114,7 +114,7 @@ static void drop_and_schedule(hwt_timeout *timeout, void *arg)
     cr_assert_eq(schedule_cargo(c->timer, &c->next, HWT_SEC(9), 0, &c->other), 0);
 }
 
-/* The hook drops the handle that is cancelled: each argument is released once, and not another's. */
+/* The hook drops the handle that is cancelled: each argument is released once, no other's. */
 WHEEL_TEST(release, of_what_its_hook_drops)
 {
     for (int way = 0; way < 4; way++) {
