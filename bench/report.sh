@@ -150,9 +150,11 @@ function figures(name, layout,    i, skipped) {
     for (i = 1; i <= skips; i++)
         if (skip_bench[i] == name)
             print skip_who[i] " was skipped: " skip_why[i] ".\n"
-    printf "Medians of up to %d runs, range in brackets%s. " \
+    printf "%s%s. " \
            "%d CPUs; a cache line crosses in %s to %s ns, " \
-           "a clock read takes %s to %s ns, others kept %s to %s CPUs busy.\n\n", most_runs,
+           "a clock read takes %s to %s ns, others kept %s to %s CPUs busy.\n\n",
+           most_runs == 1 ? "Single runs"
+                          : "Medians of up to " most_runs " runs, range in brackets",
            any_quick ? ", short ones (--quick)" : "", all_cpus, pretty(line_lo), pretty(line_hi),
            pretty(clock_lo), pretty(clock_hi), pretty(load_lo), pretty(load_hi)
 }

@@ -361,7 +361,7 @@ void *sim_mmap(void *at, size_t size, int protection, int flags, int fd, long of
         errno = ENOMEM;
         return MAP_FAILED;
     }
-    return memory_take(size, PAGE);
+    return memory_take((size + 63) & ~(size_t)63, PAGE); /* goes as it came: by whole lines */
 }
 
 int sim_munmap(void *memory, size_t size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc */
+/* LDFLAGS: -Wl,--wrap=malloc,--wrap=aligned_alloc,--wrap=mmap */
 /*
  * The agenda against a sorted array, under everything that wheel and worker do to it: single
  * timeouts, buckets of every size and shape, moves, notices, removals; the order to the nanosecond
@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "agenda.h"
 #include "support.h"
@@ -17,19 +18,19 @@ static bool memory_is_short;
 
 void *__real_malloc(size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__real_calloc(size_t count, size_t size);
+void *__real_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 void *__wrap_malloc(size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 
 void *__wrap_malloc(size_t size)
 {
     return memory_is_short ? NULL : __real_malloc(size);
 }
 
-void *__wrap_calloc(size_t count, size_t size)
+void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {
-    return memory_is_short ? NULL : __real_calloc(count, size);
+    return memory_is_short ? MAP_FAILED : __real_mmap(at, size, protection, flags, fd, offset);
 }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
