@@ -92,6 +92,7 @@ static struct chunk_lot *lot_create(size_t count)
         free(lot);
         return NULL;
     }
+    __asm__ volatile("" : : : "memory"); /* clang takes it that malloc leaves errno alone */
     errno = saved;
     lot->units = count * CHUNK_SPLIT;
     return lot;
