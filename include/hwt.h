@@ -105,8 +105,8 @@ typedef struct hwt_timeout hwt_timeout;
  * Out of hwt_timer_advance, of stop and destroy (a hook), or to an executor, a C++ exception may
  * pass, and a thread may be ended there: the timer stays whole. That was the last run of the
  * timeout, even if it is periodic or re-armed; what was due with it runs in the next pass. On the
- * way out the hooks and releases that are owed are called; one of them may throw, too, and ends
- * what was on its way.
+ * way out the hooks and releases that are owed are called; one of them may throw, too, and then
+ * that is what passes.
  */
 typedef void hwt_task(hwt_timeout *timeout, void *arg);
 
