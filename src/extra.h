@@ -50,4 +50,11 @@ static inline void timeout_free(hwt_timeout *timeout)
     pool_give(timeout);
 }
 
+/* A reference is given up; with the last one the timeout goes. */
+static inline void timeout_let_go(hwt_timeout *timeout)
+{
+    if (timeout_drop(timeout))
+        timeout_free(timeout);
+}
+
 #endif

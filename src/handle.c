@@ -123,10 +123,7 @@ static int cancel_and_await(hwt_timeout *timeout)
 
 static void let_go(void *held)
 {
-    hwt_timeout *timeout = held;
-
-    if (timeout_drop(timeout))
-        timeout_free(timeout);
+    timeout_let_go(held);
 }
 
 /* Its hook, which is called in between, may drop the handle. */
@@ -361,8 +358,7 @@ static __attribute__((noinline)) void unref_user(hwt_timeout *timeout)
 {
     struct release release = release_drop_user(timeout);
 
-    if (timeout_drop(timeout))
-        timeout_free(timeout);
+    timeout_let_go(timeout);
     release_call(release);
 }
 
@@ -373,6 +369,6 @@ void hwt_timeout_unref(hwt_timeout *timeout)
     poison_check_alive(timeout);
     if (has_release(timeout))
         unref_user(timeout);
-    else if (timeout_drop(timeout))
-        timeout_free(timeout);
+    else
+        timeout_let_go(timeout);
 }

@@ -83,8 +83,7 @@ static void receive_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
     } else {
         file_noticed(timer, timeout);
     }
-    if (timeout_drop(timeout))
-        timeout_free(timeout);
+    timeout_let_go(timeout);
 }
 
 /*

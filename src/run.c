@@ -314,13 +314,6 @@ static void report(const struct run_frame *frame)
     timer_sign_out(timer);
 }
 
-/* The job is done with it. */
-static void drop_share(hwt_timeout *timeout)
-{
-    if (timeout_drop(timeout))
-        timeout_free(timeout);
-}
-
 static void release_abandoned(void *abandoned)
 {
     const struct run_frame *frame = abandoned;
@@ -335,7 +328,7 @@ static void report_abandoned(void *abandoned)
 
     run_frames = frame->outer;
     report(frame);
-    drop_share(frame->current);
+    timeout_let_go(frame->current);
 }
 
 /* The executor's thread is the executor's affair; ours is that nobody waits for this job. */
@@ -407,7 +400,7 @@ static void run_job(void *job)
         run_elsewhere(timer, timeout);
     else
         timeout_run_over(timeout);
-    drop_share(timeout);
+    timeout_let_go(timeout);
     if (unlikely(!timer_is_ours(timer))) /* or it has been destroyed; its shell stays */
         lifecycle_leave_in_child(timer);
 }
@@ -418,7 +411,7 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
     struct lane *lane = lanes_here(&timer->lanes);
 
     if (timeout_cancel(timeout) != CANCEL_PENDING) {
-        drop_share(timeout); /* somebody cancelled it first: withdrew it, or his notice will come */
+        timeout_let_go(timeout); /* cancelled first: withdrawn, or the notice will come */
         return;
     }
     sub_acq_rel(&timeout->refs, 1); /* the job's share; the runtime still has its own */

@@ -83,8 +83,7 @@ static void leave_last_words(void *left)
     struct release release = release_drop_user_of(frame->timeout);
 
     hook_frames = frame->outer;
-    if (timeout_drop(frame->timeout))
-        timeout_free(frame->timeout);
+    timeout_let_go(frame->timeout);
     release_call(release);
 }
 

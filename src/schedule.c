@@ -228,8 +228,7 @@ static int renew(hwt_timer *timer, hwt_timeout *ended, uint64_t deadline, hwt_ti
         quota_give(timer);
     }
     if (result == 0) {
-        if (timeout_drop(ended))
-            timeout_free(ended);
+        timeout_let_go(ended);
     } else if (has_release(ended)) {
         release_drop_user(ended); /* not the last one: the caller's handle is */
     }
