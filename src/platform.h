@@ -42,7 +42,7 @@ unsigned platform_cpu_slow(void);
  */
 void platform_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t until_ns);
 void platform_futex_wake_all(_Atomic uint32_t *word);
-/* For so long at most, for whoever has nothing to wait on. */
+/* Sleep for so long at most, where there is nothing to wait on. No cancellation point. */
 void platform_nap(uint64_t ns);
 
 /*
@@ -68,12 +68,11 @@ void platform_name_worker(const char *name);
 /* Copies the attributes that matter to a worker. 0 or a negative errno. */
 int platform_attr_copy(pthread_attr_t *to, const pthread_attr_t *from);
 
-/*
- * Zeroed, within PLATFORM_ADDRESS_BITS, aligned (to a power of two); a leak checker finds what it
- * points to. NULL: none.
- */
+/* Zeroed, within PLATFORM_ADDRESS_BITS, aligned (to a power of two). NULL: none. */
 void *platform_map(size_t size, size_t alignment);
 void platform_unmap(void *memory, size_t size);
+/* Tells a leak checker, if there is one, to look for pointers there: what is never unmapped. */
+void platform_tell_leak_checker(const void *memory, size_t size);
 
 /* Ask for huge pages, or none; give the pages back and keep the addresses. All are only advice. */
 void platform_advise_huge(void *memory, size_t size);

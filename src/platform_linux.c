@@ -81,6 +81,18 @@ void platform_futex_wake_all(_Atomic uint32_t *word)
     errno = saved;
 }
 
+void platform_nap(uint64_t ns)
+{
+    struct timespec nap = {.tv_sec = (time_t)(ns / NSEC_PER_SEC),
+                           .tv_nsec = (long)(ns % NSEC_PER_SEC)};
+    int saved = errno, state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    nanosleep(&nap, NULL);
+    pthread_setcancelstate(state, NULL);
+    errno = saved;
+}
+
 void platform_close(int fd)
 {
     int saved = errno, state;
@@ -242,9 +254,6 @@ int platform_attr_copy(pthread_attr_t *to, const pthread_attr_t *from)
     return -error;
 }
 
-/* What a leak checker reads as well, if the process has one: LeakSanitizer's own name for it. */
-extern void __lsan_register_root_region(const void *memory, size_t size) __attribute__((weak));
-
 static bool is_plain(const char *memory, size_t size)
 {
     return ((uint64_t)(uintptr_t)memory + size) >> PLATFORM_ADDRESS_BITS == 0;
@@ -260,17 +269,6 @@ static char *trim_to(char *memory, size_t size, size_t alignment)
     if (before < alignment)
         munmap(memory + before + size, alignment - before);
     return memory + before;
-}
-
-void platform_nap(uint64_t ns)
-{
-    struct timespec nap = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-    int saved = errno, state;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    nanosleep(&nap, NULL);
-    pthread_setcancelstate(state, NULL);
-    errno = saved;
 }
 
 static char *map_some(size_t size)
@@ -294,8 +292,6 @@ void *platform_map(size_t size, size_t alignment)
         munmap(memory, size);
         memory = NULL;
     }
-    if (memory && __lsan_register_root_region)
-        __lsan_register_root_region(memory, size);
     errno = saved;
     return memory;
 }
@@ -306,6 +302,15 @@ void platform_unmap(void *memory, size_t size)
 
     munmap(memory, size);
     errno = saved;
+}
+
+/* What a leak checker reads as well, if the process has one: LeakSanitizer's own name for it. */
+extern void __lsan_register_root_region(const void *memory, size_t size) __attribute__((weak));
+
+void platform_tell_leak_checker(const void *memory, size_t size)
+{
+    if (__lsan_register_root_region)
+        __lsan_register_root_region(memory, size);
 }
 
 void platform_advise_small(void *memory, size_t size)

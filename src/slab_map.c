@@ -30,13 +30,22 @@ void slab_map_unlock(void)
 
 /* ---- mapping: all under the lock ---- */
 
+static void *map_for_good(size_t size, size_t alignment)
+{
+    void *memory = platform_map(size, alignment);
+
+    if (memory)
+        platform_tell_leak_checker(memory, size);
+    return memory;
+}
+
 static bool make_leaf(const hwt_timeout *block)
 {
     _Atomic(struct slab *) *place = &slab_root[slab_granule(block) >> LEAF_BITS];
     struct slab *leaf = load_relaxed(place);
 
     if (!leaf) {
-        leaf = platform_map(LEAF_SIZE, alignof(struct slab));
+        leaf = map_for_good(LEAF_SIZE, alignof(struct slab));
         store_release(place, leaf);
     }
     return leaf != NULL;
@@ -45,7 +54,7 @@ static bool make_leaf(const hwt_timeout *block)
 static bool make_notes(struct slab *slab, size_t blocks)
 {
 #ifdef HWT_DEBUG
-    slab->notes = platform_map(blocks * sizeof *slab->notes, alignof(uintptr_t));
+    slab->notes = map_for_good(blocks * sizeof *slab->notes, alignof(uintptr_t));
     return slab->notes != NULL;
 #else
     (void)slab;
@@ -96,6 +105,7 @@ int slab_map_more(size_t slabs)
         platform_advise_huge(memory, slabs * size);
     while (done < slabs && enter(memory + done * size, size))
         done++;
+    platform_tell_leak_checker(memory, done * size); /* a pending timeout's argument is no leak */
     if (done < slabs)
         platform_unmap(memory + done * size, (slabs - done) * size);
     return done < slabs ? -ENOMEM : 0;

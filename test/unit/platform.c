@@ -50,6 +50,14 @@ Test(platform, a_nap_leaves_errno_alone)
     cr_assert_lt(clock_system_now(CLOCK_MONOTONIC) - before, HWT_SEC(10), "not interrupted");
 }
 
+Test(platform, a_nap_lasts)
+{
+    uint64_t before = clock_system_now(CLOCK_MONOTONIC);
+
+    platform_nap(HWT_MSEC(20));
+    cr_assert_geq(clock_system_now(CLOCK_MONOTONIC) - before, HWT_MSEC(20));
+}
+
 static void *nap_cancelled(void *napped)
 {
     pthread_cancel(pthread_self());
