@@ -172,33 +172,6 @@ static void *cancel_it(void *timeout)
     return hwt_timeout_cancel(timeout) ? timeout : NULL;
 }
 
-/* The other one has won; were this to wait for its hook, it would hang. */
-Test(contract, cancel_sync_does_not_wait_for_a_hook_in_cancel)
-{
-    hwt_timer *timer = worker_timer();
-    hwt_timeout *timeout;
-    pthread_t thread;
-    gate g = {0};
-    hwt_spec spec;
-    void *won;
-
-    hwt_spec_init(&spec);
-    spec.task = noop_task;
-    spec.cancelled = gate_hook;
-    spec.arg = &g;
-    spec.delay_ns = HWT_SEC(60);
-    cr_assert_eq(hwt_schedule(timer, &spec, &timeout), 0);
-    cr_assert_eq(pthread_create(&thread, NULL, cancel_it, timeout), 0);
-    cr_assert(wait_count(&g.entered, 1));
-    cr_assert_eq(hwt_timeout_cancel_sync(timeout), 0);
-    cr_assert_eq(g.left, 0);
-    gate_open(&g);
-    cr_assert_eq(pthread_join(thread, &won), 0);
-    cr_assert_eq(won, timeout);
-    hwt_timeout_unref(timeout);
-    cr_assert_eq(hwt_timer_destroy(timer), 0);
-}
-
 static hwt_timeout *schedule_gated(hwt_timer *timer, gate *g, uint64_t delay)
 {
     hwt_timeout *timeout;
@@ -211,6 +184,26 @@ static hwt_timeout *schedule_gated(hwt_timer *timer, gate *g, uint64_t delay)
     spec.delay_ns = delay;
     cr_assert_eq(hwt_schedule(timer, &spec, &timeout), 0);
     return timeout;
+}
+
+/* The other one has won; were this to wait for its hook, it would hang. */
+Test(contract, cancel_sync_does_not_wait_for_a_hook_in_cancel)
+{
+    hwt_timer *timer = worker_timer();
+    gate g = {0};
+    hwt_timeout *timeout = schedule_gated(timer, &g, HWT_SEC(60));
+    pthread_t thread;
+    void *won;
+
+    cr_assert_eq(pthread_create(&thread, NULL, cancel_it, timeout), 0);
+    cr_assert(wait_count(&g.entered, 1));
+    cr_assert_eq(hwt_timeout_cancel_sync(timeout), 0);
+    cr_assert_eq(g.left, 0);
+    gate_open(&g);
+    cr_assert_eq(pthread_join(thread, &won), 0);
+    cr_assert_eq(won, timeout);
+    hwt_timeout_unref(timeout);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
 static void *destroy_it(void *timer)
