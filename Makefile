@@ -8,7 +8,9 @@
 # PREFIX), libdir, includedir, DESTDIR.
 
 # `make -f elsewhere/Makefile` is `make -C elsewhere`.
-here := $(shell cd "$$(dirname "$(strip $(MAKEFILE_LIST))")" && pwd -P)
+# (Not by words: there may be blanks in it. Nothing else has been read yet, but what MAKEFILES names.)
+here := $(strip $(subst $(MAKEFILES),,$(MAKEFILE_LIST)))
+here := $(shell cd "$$(dirname "$(here)")" && pwd -P)
 ifneq ($(here),$(shell pwd -P))
 .PHONY: there
 $(or $(MAKECMDGOALS),all): there ; @:
