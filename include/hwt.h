@@ -485,8 +485,8 @@ int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats);
  * so on; lateness as a histogram, hwt_late_seconds with _bucket, _sum and _count, from a
  * microsecond by powers of two. hwt_expired is a gauge, since it falls when a task arms its timeout
  * anew; for rates there is hwt_runs_total. `labels` are put on each line, as timer="rpc" or with
- * commas between several; NULL: none. Of several timers each is a page of its own. It does not
- * depend on the locale.
+ * commas between several; NULL: none. Of several timers each is a page of its own;
+ * docs/examples/metrics.c puts them together. It does not depend on the locale.
  *
  * As snprintf: writes at most `size` bytes with the NUL at their end, and returns the length that
  * is needed without it; -EINVAL: no stats, an unknown struct_size, or no buffer for a size. Any

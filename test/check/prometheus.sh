@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # What hwt_stats_prometheus writes, of a timer that has run, is what Prometheus reads: its own tool
-# finds nothing to say, with labels and without.
+# finds nothing to say, with labels and without, and of several on one page (an example).
 
 set -eu
 cd "$(dirname "$0")/../.."
@@ -50,7 +50,10 @@ $CC -std=gnu11 -O1 -Wall -Wextra -Werror -Iinclude -o "$tmp/page" "$tmp/page.c" 
     -pthread
 "$tmp/page" >"$tmp/plain"
 "$tmp/page" 'timer="rpc",zone="a"' >"$tmp/labelled"
-for page in plain labelled; do
+$CC -std=gnu11 -O1 -Wall -Wextra -Werror -Iinclude -o "$tmp/metrics" docs/examples/metrics.c \
+    "$BUILD/libhwt.a" -pthread
+"$tmp/metrics" "$tmp/several"
+for page in plain labelled several; do
     promtool check metrics <"$tmp/$page" >"$tmp/said" 2>&1 || { cat "$tmp/said"; exit 1; }
     [ ! -s "$tmp/said" ] || { cat "$tmp/said"; exit 1; }
 done
