@@ -427,8 +427,8 @@ int hwt_timer_advance(hwt_timer *timer);
  * counts. While another thread is in advance, and for a worker-driven timer, it is a lower bound:
  * never later than a deadline that a call which has returned has set. What is with the executor
  * counts again when it comes back from there. It costs next to nothing while nothing changes,
- * whatever is pending; but while a run that has re-armed its timeout is on at an executor, it looks
- * through what is with that. Any thread.
+ * whatever is pending; but while more than eight runs that have re-armed their timeouts on one CPU
+ * are on at an executor, it looks through what is with that. Any thread.
  */
 uint64_t hwt_timer_next_deadline(hwt_timer *timer);
 

@@ -113,19 +113,18 @@ static uint64_t estimate(const hwt_timer *timer)
 static uint64_t look_ahead(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
-    bool promised = load_seq(&timer->guests) > 0;     /* a nudge that may not be queued yet (C15) */
-    uint64_t earliest = file_rearmed_earliest(timer); /* first: then its notice is found */
+    bool promised = load_seq(&timer->guests) > 0; /* a nudge that may not be queued yet (C15) */
+    uint64_t earliest;
 
     intake(timer, DEADLINE_NEVER);
-    earliest = min_u64(earliest, wheel_earliest_exact(w->wheel));
+    earliest = min_u64(file_rearmed_earliest(timer), wheel_earliest_exact(w->wheel));
     earliest = min_u64(earliest, file_later_earliest(timer));
     earliest = min_u64(earliest, run_next_of_current(timer));
     /* afterwards: who had one in his hand meanwhile is a guest, or has put it down again */
     if (unlikely(promised || file_more_is_promised(timer)))
         earliest = min_u64(earliest, load_relaxed(&w->next_deadline));
     earliest = min_u64(earliest, lanes_earliest(&timer->lanes));
-    /* what a run has told a lane when it was re-armed meanwhile was taken from there */
-    file_raise_bound(timer, min_u64(earliest, file_rearmed_earliest(timer)));
+    file_raise_bound(timer, earliest);
     return earliest;
 }
 

@@ -177,7 +177,7 @@ void file_dispatched(hwt_timer *timer, hwt_timeout *timeout)
 }
 
 /* Running there, and re-armed, or about to come back; its notice will file it. */
-static void look_for_rearmed(void *earliest, uint64_t word)
+static void look_at_rearmed(void *earliest, uint64_t word)
 {
     uint64_t *least = earliest;
 
@@ -185,16 +185,31 @@ static void look_for_rearmed(void *earliest, uint64_t word)
         *least = min_u64(*least, word_deadline(word));
 }
 
+/* Those for which there is no place in a lane, among all that are there. */
+static __attribute__((noinline)) void look_for_rearmed(struct worker *w, uint64_t *earliest)
+{
+    bucket_look_through(&w->dispatched, look_at_rearmed, earliest);
+    for (const hwt_timeout *timeout = w->shelf; timeout; timeout = fellow_next(timeout))
+        look_at_rearmed(earliest, load_acquire(&timeout->word));
+}
+
 uint64_t file_rearmed_earliest(hwt_timer *timer)
 {
-    struct worker *w = &timer->worker;
     uint64_t earliest = UINT64_MAX;
+    const struct lane *lane;
 
-    if (likely(load_seq(&timer->rearmed) == 0))
+    if (likely(!timer->execute))
         return earliest;
-    bucket_look_through(&w->dispatched, look_for_rearmed, &earliest);
-    for (const hwt_timeout *timeout = w->shelf; timeout; timeout = fellow_next(timeout))
-        look_for_rearmed(&earliest, load_acquire(&timeout->word));
+    for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
+        for (unsigned place = 0; place < LANE_REARMED; place++) {
+            /* what stands there is not buried meanwhile: its notice is taken in by this thread */
+            const hwt_timeout *timeout = load_acquire(&lane->rearmed[place]);
+            if (timeout)
+                look_at_rearmed(&earliest, load_acquire(&timeout->word));
+        }
+    }
+    if (unlikely(load_acquire(&timer->rearmed) > 0))
+        look_for_rearmed(&timer->worker, &earliest);
     return earliest;
 }
 

@@ -230,6 +230,17 @@ void lane_tell_moved(struct lane *lane, uint64_t deadline)
     lane_lower(&lane->moved, deadline);
 }
 
+rearmed_place *lane_show_rearmed(struct lane *lane, hwt_timeout *timeout)
+{
+    lane_use(lane);
+    for (unsigned i = 0; i < LANE_REARMED; i++) {
+        hwt_timeout *none = NULL;
+        if (!load_relaxed(&lane->rearmed[i]) && cas_acq_rel(&lane->rearmed[i], &none, timeout))
+            return &lane->rearmed[i];
+    }
+    return NULL;
+}
+
 /* ---- counting ---- */
 
 struct lane_tally lane_count(const struct lane *lane)

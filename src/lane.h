@@ -40,6 +40,9 @@
 #define LANES_MAX    (1u << 16)
 #define LANES_A_WORD 64 /* of the map of those that are used */
 
+/* A run on an executor's thread that has been re-armed stands here, or NULL. */
+typedef _Atomic(hwt_timeout *) rearmed_place;
+
 struct lane {
     /* written by the producers on this CPU at every submission */
     alignas(CACHE_PAIR) _Atomic(lane_slot *) tail[2]; /* the next one to try, near and far: hints */
@@ -67,6 +70,8 @@ struct lane {
     _Atomic uint64_t rejected; /* refused at max_pending or by the executor */
     _Atomic uint64_t runs;     /* on an executor's threads */
     _Atomic uint64_t expired;  /* on an executor's threads */
+    /* by those, and read by the worker whenever he plans (C15) */
+    alignas(CACHE_LINE) rearmed_place rearmed[LANE_REARMED];
 };
 
 struct lanes {
@@ -188,6 +193,13 @@ static inline bool lane_count_notice(struct lane *lane)
 void lane_notify(struct lane *lane, hwt_timeout *timeout);
 /* After a nudge was queued, here or on another lane: somebody has been given this deadline. */
 void lane_tell_moved(struct lane *lane, uint64_t deadline);
+
+/*
+ * By whoever runs it on an executor's thread, before it is re-armed and its deadline told: shows it
+ * to the worker, until its place is set to NULL again, by a guest who has yet to queue its notice
+ * (C15). NULL: there is no place left.
+ */
+rearmed_place *lane_show_rearmed(struct lane *lane, hwt_timeout *timeout);
 
 /* ---- the worker ---- */
 

@@ -200,12 +200,23 @@ static void tell_rearmed(const struct run_frame *frame, hwt_timer *timer, uint64
 }
 
 /* Before its deadline is told: whoever takes that from the lane then looks for it (C15). */
-static void count_rearmed(struct run_frame *frame, hwt_timer *timer)
+static void show_rearmed(struct run_frame *frame, hwt_timer *timer, hwt_timeout *timeout)
 {
     if (!frame->elsewhere || frame->rearmed)
         return;
-    add_seq(&timer->rearmed, 1);
+    frame->rearmed_at = lane_show_rearmed(lanes_here(&timer->lanes), timeout);
+    if (unlikely(!frame->rearmed_at))
+        add_seq(&timer->rearmed, 1);
     frame->rearmed = true;
+}
+
+/* By a guest: until its notice is queued nobody raises the bound, or relies on what is filed. */
+static void hide_rearmed(const struct run_frame *frame, hwt_timer *timer)
+{
+    if (likely(frame->rearmed_at))
+        store_release(frame->rearmed_at, NULL);
+    else
+        sub_acq_rel(&timer->rearmed, 1);
 }
 
 bool run_rearm(struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
@@ -218,7 +229,7 @@ bool run_rearm(struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
     /* Pending again before the word says so: whoever cancels it then counts it out (G3). */
     if (counts && !uncount_end(timer, frame->elsewhere))
         return false;
-    count_rearmed(frame, timer);
+    show_rearmed(frame, timer, timeout);
     if (!timeout_rearm(timeout, deadline)) {
         if (counts)
             count_end(timer, frame->elsewhere);
@@ -303,14 +314,14 @@ static void report(const struct run_frame *frame)
         return;
     }
     timer_sign_in(timer);
+    if (frame->rearmed)
+        hide_rearmed(frame, timer);
     lane_notify(lane, timeout);
     if (many)
         park_wake(&timer->park);
     word = load_seq(&timeout->word); /* others move it, too, until the notice is taken in */
     if (word_code(word) == WORD_NUDGED)
         timer_tell_moved(timer, lane, word_deadline(word));
-    if (frame->rearmed)
-        sub_acq_rel(&timer->rearmed, 1);
     timer_sign_out(timer);
 }
 

@@ -15,9 +15,10 @@ struct run_frame {
     bool in_hook;         /* of `current` */
     bool ended;           /* on an executor's thread: the word is settled, the run is over */
     bool elsewhere;       /* on an executor's thread */
-    bool rearmed;         /* there, and counted in the timer's `rearmed` */
+    bool rearmed;         /* there, and shown to the worker (C15) ... */
     bool visits;          /* a visitor is shown what is pending (visit.c) */
     bool returned;        /* not left by an exception, or by the end of the thread */
+    rearmed_place *rearmed_at; /* ... here; NULL: counted by the timer */
     struct run_frame *outer;
 };
 extern HIDDEN _Thread_local struct run_frame *run_frames;

@@ -25,6 +25,7 @@
 #define AHEAD_GROUPS     8u    /* a portion of that, for which other work waits: some 50 us */
 #define NOTICES_PER_WAKE 4096u /* the worker is woken for so many; they can wait otherwise */
 #define NOTICES_PER_PASS 1024u /* a portion, of each lane: some tenths of a millisecond */
+#define LANE_REARMED     8u    /* runs on an executor's threads that stand in a lane: a line */
 
 /* pool and slabs */
 #define SLAB_BATCH      32    /* blocks that go round together */

@@ -150,7 +150,7 @@ struct hwt_timer {
     _Atomic uint32_t driver;  /* enum driver; futex word */
     _Atomic uint32_t guests;  /* handle calls that stop must wait for (handle.c) */
     _Atomic uint32_t still;   /* who moves a timeout earlier shall not take it out (visit.c) */
-    _Atomic uint32_t rearmed; /* runs on an executor's threads that have been re-armed (run.c) */
+    _Atomic uint32_t rearmed; /* re-armed runs for which there is no place in a lane (run.c) */
     hwt_timer *next_shell;    /* under the registry's lock */
     bool forsaken; /* in a forked child: destroyed by one of its callbacks (lifecycle.c) */
 };

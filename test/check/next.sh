@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # What hwt_timer_next_deadline costs does not grow with what is pending, when nothing has changed
-# since the last call: callgrind counts its instructions beside 1,000 and beside 200,000 far
-# timeouts, spread out or all of one deadline, for both wheels.
+# since the last call: callgrind counts its instructions beside 1,000 and beside 200,000 timeouts,
+# for both wheels: far ones, spread out or all of one deadline; and due ones that wait at an
+# executor, while one there has been re-armed.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -38,17 +39,41 @@ static uint64_t read_now(void *clock)
     return *(uint64_t *)clock;
 }
 
+static void ask(hwt_timer *timer)
+{
+    volatile uint64_t said = hwt_timer_next_deadline(timer);
+
+    CALLGRIND_ZERO_STATS;
+    for (int i = 0; i < 100; i++)
+        said = hwt_timer_next_deadline(timer);
+    CALLGRIND_DUMP_STATS_AT("next");
+    if (said == UINT64_MAX)
+        exit(1);
+}
+
 static void task(hwt_timeout *timeout, void *arg)
 {
-    (void)timeout;
-    (void)arg;
+    if (!hwt_timeout_reschedule(timeout, HWT_SEC(1)))
+        exit(1);
+    ask(arg);
+}
+
+static void (*run_one)(void *job);
+static void *last;
+
+static int queue(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    run_one = run;
+    last = job;
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
     long count = atol(argv[argc - 1]);
-    int kind = atoi(argv[1]), tie = atoi(argv[2]);
-    volatile uint64_t said = 0;
+    int kind = atoi(argv[1]);
+    char how = argv[2][0];
     hwt_config config;
     hwt_timer *timer;
 
@@ -57,24 +82,28 @@ int main(int argc, char **argv)
     config.drive = HWT_DRIVE_CALLER;
     config.now = read_now;
     config.clock = &now;
+    config.execute = how == 'e' ? queue : NULL;
     if (hwt_timer_create(&timer, &config) != 0)
         return 1;
     for (long i = 0; i < count; i++) {
-        uint64_t delay = HWT_SEC(100) + (tie ? 0 : (uint64_t)i * HWT_MSEC(1));
-        if (hwt_new_timeout(timer, task, NULL, delay, NULL) != 0)
+        uint64_t delay = HWT_SEC(100) + (how == 's' ? (uint64_t)i * HWT_MSEC(1) : 0);
+        if (hwt_new_timeout(timer, task, timer, delay, NULL) != 0)
             return 1;
     }
-    said = hwt_timer_next_deadline(timer);
-    CALLGRIND_ZERO_STATS;
-    for (int i = 0; i < 100; i++)
-        said = hwt_timer_next_deadline(timer);
-    CALLGRIND_DUMP_STATS_AT("next");
-    return said == UINT64_MAX;
+    if (how != 'e') {
+        ask(timer);
+        return 0;
+    }
+    now += HWT_SEC(100);
+    if (hwt_timer_advance(timer) != count)
+        return 1;
+    run_one(last);
+    return 0;
 }
 END
 "$CC" -std=gnu11 -O2 -Iinclude -o "$work/next" "$work/next.c" "$BUILD/libhwt.a" -pthread
 
-count() { # wheel tie timeouts
+count() { # wheel how timeouts
     rm -f "$work"/out*
     valgrind --tool=callgrind --separate-threads=yes --callgrind-out-file="$work/out" \
         "$work/next" "$@" >"$work/log" 2>&1 || {
@@ -86,10 +115,10 @@ count() { # wheel tie timeouts
 
 bad=0
 for wheel in 0 1; do
-    for tie in 0 1; do
-        few=$(count $wheel $tie 1000)
-        many=$(count $wheel $tie 200000)
-        echo "wheel $wheel, one deadline $tie: $((few / 100)) and $((many / 100)) instructions"
+    for how in spread one executor; do
+        few=$(count $wheel $how 1000)
+        many=$(count $wheel $how 200000)
+        echo "wheel $wheel, $how: $((few / 100)) and $((many / 100)) instructions"
         [ "$few" -gt 0 ] && [ "$many" -le $((2 * few)) ] || bad=1
     done
 done

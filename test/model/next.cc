@@ -24,8 +24,9 @@ enum {
     RAISED_BESIDE_GUESTS,
     SIGNED_IN_LATE,
     REARMED_FORGOTTEN,
-    REARMED_COUNTED_LATE,
-    REARMED_UNCOUNTED_EARLY,
+    REARMED_SHOWN_LATE,
+    REARMED_SHOWN_UNUSED,
+    REARMED_HIDDEN_EARLY,
     RAISED_BESIDE_NOTICES,
     LANES_SEEN_BEFORE_GUESTS,
     RAISED_ABOVE_LANES,
@@ -58,8 +59,9 @@ static const model_case mutants[] = {
     {RAISED_BESIDE_GUESTS, "plan raises the bound while a mover has not queued his nudge"},
     {SIGNED_IN_LATE, "mover signs in after he has won the word"},
     {REARMED_FORGOTTEN, "plan leaves out what has been re-armed and runs on"},
-    {REARMED_COUNTED_LATE, "re-arm counted after its deadline was told"},
-    {REARMED_UNCOUNTED_EARLY, "re-arm counted out before its notice is queued"},
+    {REARMED_SHOWN_LATE, "re-arm shown after its deadline was told"},
+    {REARMED_SHOWN_UNUSED, "re-arm shown in a lane that was never used"},
+    {REARMED_HIDDEN_EARLY, "re-arm hidden by whoever has not signed in, or queued its notice"},
     {RAISED_BESIDE_NOTICES, "plan raises the bound while a nudge is queued"},
     {LANES_SEEN_BEFORE_GUESTS, "plan does not look at the lanes again after the guests"},
     {RAISED_ABOVE_LANES, "plan raises the bound above what the lanes say"},
@@ -70,7 +72,7 @@ static const model_case mutants[] = {
     {LANE_NOT_TOLD, "deadline told to the segment, not to its lane"},
     {WHEEL_SEEN_LAST, "who looks ahead looks at the wheel after the guests"},
     {NOTICES_NOT_AHEAD, "who looks ahead answers beside a nudge that is queued"},
-    {REARMED_SEEN_FIRST, "who looks ahead raises the bound past what was re-armed meanwhile"},
+    {REARMED_SEEN_FIRST, "who looks ahead looks for re-armed ones before he takes anything in"},
     {TOLD_AFTER_MOVED, "who moves it in its slot tells `moved` when he has changed the word"},
     {SLOT_LOOKED_AT, "... or looks at the slot by a mere load"},
     {SLOT_BEFORE_WORD, "... or changes the slot before the word"},
@@ -121,7 +123,8 @@ struct next : rl::test_suite<next, THREADS> {
     rl::atomic<unsigned> used;                                          /* a bit for each lane */
     rl::atomic<unsigned> word[BOTH];                                    /* deadline, code */
     rl::atomic<unsigned> where, wheel; /* of the first one; the wheel's slot for it */
-    rl::atomic<unsigned> guests, rearmed, next_deadline;
+    rl::atomic<unsigned> guests, next_deadline;
+    rl::atomic<unsigned> shown[LANES], rearmed; /* a place in each lane; runs that found none */
     rl::atomic<unsigned> returned[THREADS];
     place at;
     /* the worker's own */
@@ -158,6 +161,7 @@ struct next : rl::test_suite<next, THREADS> {
             store_relaxed(earliest[i], never);
             store_relaxed(moved[i], never);
             store_relaxed(notices[i], 0u);
+            store_relaxed(shown[i], 0u);
         }
         store_relaxed(used, rl::rand(1u << LANES));
         store_relaxed(word[0], word_make(9, PENDING));
@@ -468,34 +472,52 @@ struct next : rl::test_suite<next, THREADS> {
 
     /* ---- run.c, on an executor's thread ---- */
 
-    void rearm()
+    void show_rearmed(unsigned place)
+    {
+        unsigned none = 0;
+
+        if (place < LANES) {
+            if (mutant != REARMED_SHOWN_UNUSED)
+                use(place);
+            RL_ASSERT(cas_acq_rel(shown[place], none, 1u));
+        } else {
+            add_seq(rearmed, 1u);
+        }
+    }
+
+    void hide_rearmed(unsigned place)
+    {
+        if (place < LANES)
+            store_release(shown[place], 0u);
+        else
+            sub_acq_rel(rearmed, 1u);
+    }
+
+    void rearm(unsigned place)
     {
         unsigned seen = load_acquire(word[1]), deadline = deadline_of(RUNNER);
 
-        if (mutant != REARMED_COUNTED_LATE)
-            add_seq(rearmed, 1u);
+        if (mutant != REARMED_SHOWN_LATE)
+            show_rearmed(place);
         RL_ASSERT(cas_acq_rel(word[1], seen, word_make(deadline, REARMED)));
-        tell_moved(1, deadline);
-        if (mutant == REARMED_COUNTED_LATE)
-            add_seq(rearmed, 1u);
+        tell_moved(rl::rand(LANES), deadline);
+        if (mutant == REARMED_SHOWN_LATE)
+            show_rearmed(place);
     }
 
-    void report()
+    void report(unsigned place)
     {
-        unsigned seen = load_acquire(word[1]);
+        unsigned seen = load_acquire(word[1]), lane = rl::rand(LANES);
 
         RL_ASSERT(cas_acq_rel(word[1], seen, word_make(seen / 4, NUDGED)));
+        if (mutant == REARMED_HIDDEN_EARLY)
+            hide_rearmed(place);
         add_seq(guests, 1u);
-        if (mutant == REARMED_UNCOUNTED_EARLY) {
-            sub_acq_rel(rearmed, 1u);
-            sub_acq_rel(guests, 1u); /* which would save it */
-        }
-        lane_notify(1, 1);
-        tell_moved(1, load_seq(word[1]) / 4);
-        if (mutant != REARMED_UNCOUNTED_EARLY) {
-            sub_acq_rel(rearmed, 1u);
-            sub_acq_rel(guests, 1u);
-        }
+        if (mutant != REARMED_HIDDEN_EARLY)
+            hide_rearmed(place);
+        lane_notify(lane, 1);
+        tell_moved(lane, load_seq(word[1]) / 4);
+        sub_acq_rel(guests, 1u);
     }
 
     /* ---- filing.c, intake.c ---- */
@@ -677,11 +699,22 @@ struct next : rl::test_suite<next, THREADS> {
 
     /* ---- worker.c, filing.c ---- */
 
+    bool any_rearmed()
+    {
+        for (unsigned i = 0; i < LANES; i++) {
+            if (is_used(i) && load_acquire(shown[i])) {
+                RL_ASSERT(dispatched); /* its notice has not been taken in */
+                return true;
+            }
+        }
+        return load_acquire(rearmed) > 0 && dispatched;
+    }
+
     unsigned rearmed_earliest()
     {
         unsigned seen;
 
-        if (mutant == REARMED_FORGOTTEN || load_seq(rearmed) == 0 || !dispatched)
+        if (mutant == REARMED_FORGOTTEN || !any_rearmed())
             return never;
         seen = load_acquire(word[1]);
         if (seen % 4 != REARMED && seen % 4 != NUDGED)
@@ -773,11 +806,14 @@ struct next : rl::test_suite<next, THREADS> {
 
     void look_ahead()
     {
-        unsigned told = known(), said;
+        unsigned told = known(), said = never;
         bool promised = load_seq(guests) > 0;
 
-        said = rearmed_earliest();
+        if (mutant == REARMED_SEEN_FIRST)
+            said = rearmed_earliest();
         intake(never - 1, never - 1);
+        if (mutant != REARMED_SEEN_FIRST)
+            said = rearmed_earliest();
         if (mutant != WHEEL_SEEN_LAST)
             said = least(said, wheel_next());
         if (promised || (mutant == NOTICES_NOT_AHEAD ? load_seq(guests) > 0 : more_is_promised()))
@@ -788,8 +824,6 @@ struct next : rl::test_suite<next, THREADS> {
         RL_ASSERT(said <= told);
         if (said < bystander)
             model_corner(LOOKED_AHEAD);
-        if (mutant != REARMED_SEEN_FIRST) /* one may have been, and been taken from a lane, since */
-            said = least(said, rearmed_earliest());
         raise_bound(said);
     }
 
@@ -828,6 +862,8 @@ struct next : rl::test_suite<next, THREADS> {
 
     void thread(unsigned index)
     {
+        unsigned place = rl::rand(LANES + 1);
+
         switch (index) {
         case SUBMITTER:
             if (!met)
@@ -840,7 +876,7 @@ struct next : rl::test_suite<next, THREADS> {
             break;
         case RUNNER:
             if (runs) {
-                rearm();
+                rearm(place);
             } else if (moves_later) {
                 await_handle();
                 move_later();
@@ -854,7 +890,7 @@ struct next : rl::test_suite<next, THREADS> {
         store_release(returned[index], 1u);
         if (index == RUNNER && runs) {
             model_dawdle(20, $);
-            report();
+            report(place);
         }
     }
 };

@@ -124,7 +124,7 @@ static const char *name_in_lane(const hwt_timer *timer, uintptr_t address, char 
             {&lane->tail, 8, "tail"},         {&lane->earliest, 8, "earliest"},
             {&lane->closed, 4, "closed"},     {&lane->notices, sizeof lane->notices, "notices"},
             {&lane->moved, 8, "moved"},       {&lane->spill, sizeof lane->spill, "spill"},
-            {&lane->spilling, 4, "spilling"},
+            {&lane->spilling, 4, "spilling"}, {&lane->rearmed, sizeof lane->rearmed, "rearmed"},
         };
         for (unsigned f = 0; f < sizeof fields / sizeof fields[0]; f++) {
             if (within(address, fields[f].at, fields[f].size)) {

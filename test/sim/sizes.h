@@ -20,6 +20,7 @@
 #define AHEAD_GROUPS     1u
 #define NOTICES_PER_WAKE 2u
 #define NOTICES_PER_PASS 2u
+#define LANE_REARMED     1u
 
 #define SLAB_BATCH      2
 #define SLAB_BLOCKS     8

@@ -1399,6 +1399,22 @@ const struct world worlds[] = {
         .conduct_weight = {[REARMS_LATER] = 1},
     },
     {
+        .name = "rearmedmany",
+        .shows = "C5 C15",
+        .producers = 2,
+        .ops = 4,
+        .shared = 2,
+        .drive = HWT_DRIVE_CALLER,
+        .executor = EXECUTOR_QUEUES,
+        .executor_threads = 2,
+        .one_cpu = true, /* whose lane has a place for one of them */
+        .brief = true,
+        .hurries = true,
+        .delays = 0x3,
+        .weight = {[OP_ADVANCE] = 3, [OP_NEXT] = 5, [OP_MOVE] = 1},
+        .conduct_weight = {[REARMS_LATER] = 1, [REARMS_ONCE_AND_IS_SLOW] = 2},
+    },
+    {
         .name = "clockback",
         .shows = "G1 G11",
         .producers = 2,

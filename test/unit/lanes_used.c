@@ -112,6 +112,26 @@ Test(lanes_used, by_what_a_nudge_speaks_of)
     cr_assert_eq(load_seq(&lanes.lane[129].moved), 5);
 }
 
+/* And there is room for as many as there are places. */
+Test(lanes_used, by_a_run_that_is_rearmed)
+{
+    static const unsigned wanted[] = {64};
+    struct lane *lane = &lanes.lane[64];
+    rearmed_place *at[LANE_REARMED];
+
+    for (unsigned i = 0; i < LANE_REARMED; i++) {
+        at[i] = lane_show_rearmed(lane, node);
+        cr_assert_not_null(at[i]);
+        cr_assert_eq(load_acquire(at[i]), node);
+        for (unsigned other = 0; other < i; other++)
+            cr_assert_neq(at[i], at[other]);
+        check_used(wanted, 1);
+    }
+    cr_assert_null(lane_show_rearmed(lane, node));
+    store_release(at[3], NULL);
+    cr_assert_eq(lane_show_rearmed(lane, node), at[3]);
+}
+
 /* Every slot of every lane: stop does not go by what was told. */
 static void take(void *context, hwt_timeout **found, unsigned count)
 {

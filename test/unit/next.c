@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "timer.h"
 
 #define TICK HWT_MSEC(1)
 
@@ -391,6 +392,72 @@ WHEEL_TEST(next, rearmed_on_an_executor)
     submit(HWT_SEC(50));
     run_handed_over(handed_over);
     cr_assert_eq(next(), r.clock.now + HWT_SEC(30));
+    cr_assert_eq(hwt_timer_stop(r.timer, NULL), 0);
+    rig_close(&r);
+}
+
+/* More of them at once than have a place in a lane, one in the other. */
+#define DEEP 40
+
+static void *queued[DEEP];
+static unsigned queued_count, depth;
+
+static int take_into_queue(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    run_handed_over = run;
+    queued[queued_count++] = job;
+    return 0;
+}
+
+/* Whose re-arming the worker can see: in the end none, so that there is room for the next ones. */
+static unsigned shown(void)
+{
+    unsigned count = load_relaxed(&r.timer->rearmed);
+
+    for (unsigned i = 0; i < r.timer->lanes.count; i++) {
+        for (unsigned place = 0; place < LANE_REARMED; place++)
+            count += load_relaxed(&r.timer->lanes.lane[i].rearmed[place]) != NULL;
+    }
+    return count;
+}
+
+/* Each re-arms for an earlier time than the one outside of it, the last one for a later time. */
+static void rearm_and_run_another(hwt_timeout *timeout, void *arg)
+{
+    uint64_t now = hwt_timer_now(r.timer), mine = HWT_SEC(100 - (int)depth);
+    uint64_t all = HWT_SEC(100 - DEEP + 2);
+
+    (void)arg;
+    if (depth == DEEP - 1)
+        mine = HWT_SEC(1000);
+    cr_assert(hwt_timeout_reschedule(timeout, mine));
+    depth++;
+    cr_assert_eq(shown(), depth);
+    cr_assert_eq(next_elsewhere(), now + (mine == HWT_SEC(1000) ? all : mine));
+    if (depth < DEEP)
+        run_handed_over(queued[depth]);
+    cr_assert_eq(next_elsewhere(), now + all, "the others have come back, or run on");
+    if (mine == all) { /* moved on, by its own run: then it is the next one's turn */
+        cr_assert(hwt_timeout_reschedule(timeout, HWT_SEC(2000)));
+        cr_assert_eq(next_elsewhere(), now + all + HWT_SEC(1));
+        cr_assert(hwt_timeout_reschedule(timeout, all));
+    }
+}
+
+WHEEL_TEST(next, many_rearmed_on_an_executor)
+{
+    rig_prepare(&r, wheel, test_epochs[1]);
+    r.config.execute = take_into_queue;
+    cr_assert_eq(rig_open(&r), 0);
+    depth = queued_count = 0;
+    for (unsigned i = 0; i < DEEP; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, rearm_and_run_another, NULL, HWT_SEC(1), NULL), 0);
+    cr_assert_eq(rig_advance_by(&r, HWT_SEC(1)), DEEP);
+    run_handed_over(queued[0]);
+    cr_assert_eq(shown(), 0);
+    cr_assert_eq(hwt_timer_pending(r.timer), DEEP);
+    cr_assert_eq(next(), r.clock.now + HWT_SEC(100 - DEEP + 2));
     cr_assert_eq(hwt_timer_stop(r.timer, NULL), 0);
     rig_close(&r);
 }
