@@ -353,11 +353,13 @@ hwt_timeout *hwt_timeout_ref(hwt_timeout *timeout)
     return timeout;
 }
 
-/* The timeout's block, and perhaps its argument (G16). */
-static __attribute__((noinline)) void unref_user(hwt_timeout *timeout)
+/* With what belongs to it, and perhaps its argument (G16). */
+static __attribute__((noinline)) void unref_extended(hwt_timeout *timeout)
 {
-    struct release release = release_drop_user(timeout);
+    struct release release = {NULL, NULL};
 
+    if (has_release(timeout))
+        release = release_drop_user(timeout);
     timeout_let_go(timeout);
     release_call(release);
 }
@@ -367,8 +369,8 @@ void hwt_timeout_unref(hwt_timeout *timeout)
     if (unlikely(!timeout))
         return;
     poison_check_alive(timeout);
-    if (has_release(timeout))
-        unref_user(timeout);
-    else
-        timeout_let_go(timeout);
+    if (unlikely(timeout->flags & FLAG_EXTENDED))
+        unref_extended(timeout);
+    else if (timeout_drop(timeout))
+        pool_give(timeout);
 }

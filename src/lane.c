@@ -125,6 +125,14 @@ __attribute__((noinline)) lane_slot *lane_go_on_after(struct segment *segment)
     return segment_after(segment)->slot;
 }
 
+void lane_turn(struct lane *lane, lane_slot *slot)
+{
+    for (unsigned far = 0; far < 2; far++) {
+        if (load_acquire(&lane->tail[far]) == slot)
+            store_release(&lane->tail[far], lane_go_on_after(segment_of(slot)));
+    }
+}
+
 /* It has been filled, or NULL. */
 static lane_slot *probe(_Atomic(lane_slot *) *tail, hwt_timeout *timeout, uint64_t met,
                         uint64_t *filled)

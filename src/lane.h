@@ -153,10 +153,10 @@ bool lane_move(const hwt_timeout *timeout, uint64_t deadline);
  */
 static inline bool lane_withdraw(const hwt_timeout *timeout)
 {
-    lane_slot *slot = lane_slot_of_where(load_relaxed(&timeout->where));
-    uint64_t held;
+    uint64_t where = load_relaxed(&timeout->where), held;
+    lane_slot *slot = lane_slot_of_where(where);
 
-    if (unlikely(!slot))
+    if (unlikely(!where_is_lane_slot(where)))
         return false;
     held = load_seq(slot); /* after the word was changed: pairs with keeps_mark */
     if (unlikely((held & (PACKED_ADDRESS | SLOT_MET)) != (uint64_t)(uintptr_t)timeout))

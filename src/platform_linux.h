@@ -15,19 +15,23 @@ extern HIDDEN ptrdiff_t platform_rseq_cpu;
 #endif
 #endif
 
-static inline unsigned platform_cpu(void)
+/* Negative: it takes a call to know. */
+static inline int platform_cpu_at_once(void)
 {
+    int cpu = -1;
 #ifdef PLATFORM_RSEQ
     /* The kernel keeps this word of the thread's restartable-sequence area current. */
-    const char *thread;
-    __asm__("mov %%fs:0, %0" : "=r"(thread));
-    if (likely(platform_rseq_cpu != 0)) {
-        int cpu = (int)*(const volatile uint32_t *)(const void *)(thread + platform_rseq_cpu);
-        if (likely(cpu >= 0))
-            return (unsigned)cpu;
-    }
+    if (likely(platform_rseq_cpu != 0))
+        __asm__ volatile("movl %%fs:(%1), %0" : "=r"(cpu) : "r"(platform_rseq_cpu));
 #endif
-    return platform_cpu_slow();
+    return cpu;
+}
+
+static inline unsigned platform_cpu(void)
+{
+    int cpu = platform_cpu_at_once();
+
+    return likely(cpu >= 0) ? (unsigned)cpu : platform_cpu_slow();
 }
 
 #endif

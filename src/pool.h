@@ -35,12 +35,12 @@ void pool_give_slowly(hwt_timeout *block);
 
 /* Before anything else, by whoever creates a timer. 0 or -ENOMEM. */
 int pool_prepare(void);
-/* Any thread. NULL: no memory. */
-static inline hwt_timeout *pool_take(void)
+/* Any thread: out of its own magazine. NULL: that is empty. */
+static inline hwt_timeout *pool_take_here(void)
 {
     hwt_timeout *block;
 
-    if (unlikely(!pool_magazine.head) && !pool_refill())
+    if (unlikely(!pool_magazine.head))
         return NULL;
     block = container_of(pool_magazine.head, hwt_timeout, link);
     pool_magazine.head = block->link.next;
@@ -48,6 +48,14 @@ static inline hwt_timeout *pool_take(void)
     unpoison(block);
     poison_mark_born(block);
     return block;
+}
+
+/* Any thread. NULL: no memory. */
+static inline hwt_timeout *pool_take(void)
+{
+    if (unlikely(!pool_magazine.head) && !pool_refill())
+        return NULL;
+    return pool_take_here();
 }
 
 /* Any thread: back to its own magazine. */

@@ -49,10 +49,15 @@ static inline uint64_t where_of_lane_slot(const lane_slot *slot)
     return (uint64_t)(uintptr_t)slot | 1;
 }
 
+static inline bool where_is_lane_slot(uint64_t where)
+{
+    return where & 1;
+}
+
 /* NULL: it is in no slot of a lane. */
 static inline lane_slot *lane_slot_of_where(uint64_t where)
 {
-    return where & 1 ? (lane_slot *)(uintptr_t)(where - 1) : NULL;
+    return where_is_lane_slot(where) ? (lane_slot *)(uintptr_t)(where - 1) : NULL;
 }
 
 /*

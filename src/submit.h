@@ -11,13 +11,16 @@
 #define SLOTS_AHEAD 16 /* the prefetch of the ring */
 #define LANE_GROWN  1  /* accepted, and the worker should plan anew (lane_mark_fresh) */
 
-extern HIDDEN _Thread_local uint64_t lane_submissions; /* by this thread, to all timers (G15) */
+/* How many by this thread, to all timers, times what a lane's number takes. */
+extern HIDDEN _Thread_local uint64_t lane_submissions;
 
 /* ---- the rest: lane.c ---- */
 lane_slot *lane_go_on_after(struct segment *segment);
 int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
                         uint64_t deadline);
 int lane_settle(struct lane *lane, lane_slot *slot, uint64_t filled);
+/* A tail that has stayed on the last slot of a segment goes on. */
+void lane_turn(struct lane *lane, lane_slot *slot);
 
 HOT void lane_lower(_Atomic uint64_t *bound, uint64_t deadline)
 {
@@ -134,6 +137,48 @@ HOT int lane_publish(struct lane *lane, lane_slot *slot, uint64_t filled, uint64
 }
 
 /*
+ * As lane_publish, if there is nothing to do. False: there is, or may be, or the tail has stayed;
+ * nothing has been done.
+ */
+HOT bool lane_is_told(const lane_slot *slot, uint64_t deadline)
+{
+    const struct segment *segment = segment_of(slot);
+    const struct lane *lane = segment->lane;
+    uint32_t group = (uint32_t)(slot - segment->slot) / GROUP_SLOTS;
+
+    return likely(load_seq(&segment->fresh[group])) &&
+           likely(deadline >= load_seq(&segment->earliest)) &&
+           likely(deadline >= load_seq(&lane->earliest)) && likely(!load_seq(&lane->closed)) &&
+           likely(!segment_ends_at(slot + 1));
+}
+
+/*
+ * The slot that is next, and what it holds. False: it cannot be filled at once, lane_submit has
+ * more to do. It changes nothing.
+ */
+HOT bool lane_look(_Atomic(lane_slot *) *tail, lane_slot **slot, uint64_t *empty)
+{
+    *slot = load_acquire(tail); /* with the segment that it is in */
+    *empty = load_relaxed(*slot);
+    return likely(!packed_timeout(*empty)) && likely(*empty != packed_make(NULL, SLOT_COUNT_MAX));
+}
+
+/* At a segment's end the tail stays, until lane_turn. */
+HOT void lane_pass(_Atomic(lane_slot *) *tail, lane_slot *slot)
+{
+    if (likely(!segment_ends_at(slot + 1)))
+        store_release(tail, slot + 1);
+    __builtin_prefetch((const void *)(slot + SLOTS_AHEAD), 1);
+}
+
+/* The order among equal deadlines (G15), and the lane. */
+HOT uint64_t lane_stamp(unsigned index)
+{
+    lane_submissions += 1u << STAMP_LANE_BITS;
+    return lane_submissions | (index & ((1u << STAMP_LANE_BITS) - 1));
+}
+
+/*
  * Submits; the timeout is the worker's from here on. 0, or -ESHUTDOWN when closed. The caller then
  * compares the deadline with the planned wake-up (park_wake_for), or, after LANE_GROWN, ends the
  * sleep that is on.
@@ -145,8 +190,7 @@ HOT int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline
     lane_slot *slot = lane_next_slot(lane_tail_for(lanes, lane, deadline), 0);
     uint64_t filled;
 
-    timeout->stamp =
-        ++lane_submissions << STAMP_LANE_BITS | (index & ((1u << STAMP_LANE_BITS) - 1));
+    timeout->stamp = lane_stamp(index);
     filled = lane_try_slot(slot, timeout, 0);
     if (unlikely(!filled))
         return lane_submit_further(lanes, lane, timeout, deadline);

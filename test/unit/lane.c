@@ -656,6 +656,70 @@ Test(lane, one_that_comes_back_and_was_changed_meanwhile)
 
 /* ---- counting ---- */
 
+/* ---- at once (schedule.c): what it looks at ---- */
+
+Test(lane, a_slot_that_can_be_filled_at_once)
+{
+    lane_slot *slot, *first = lane->first->slot;
+    uint64_t empty;
+
+    store_release(&lane->tail[0], first + 3);
+    cr_assert(lane_look(&lane->tail[0], &slot, &empty));
+    cr_assert_eq(slot, first + 3);
+    cr_assert_eq(empty, 0);
+    cr_assert_eq(load_relaxed(&lane->tail[0]), first + 3, "it only looks");
+    store_relaxed(first + 3, packed_make(&node[0], 5));
+    cr_assert_not(lane_look(&lane->tail[0], &slot, &empty), "it is taken");
+    store_relaxed(first + 3, packed_make(NULL, SLOT_COUNT_MAX));
+    cr_assert_not(lane_look(&lane->tail[0], &slot, &empty), "its count is to be carried");
+    store_relaxed(first + 3, packed_make(NULL, SLOT_COUNT_MAX - 1));
+    cr_assert(lane_look(&lane->tail[0], &slot, &empty));
+    cr_assert_eq(empty, packed_make(NULL, SLOT_COUNT_MAX - 1));
+    store_relaxed(first + 3, 0);
+}
+
+/* What must be so that nobody needs to be told of a deadline (C2, C3, C6). */
+Test(lane, nobody_needs_to_be_told)
+{
+    struct segment *segment = lane->first;
+    lane_slot *slot = &segment->slot[70];
+
+    store_relaxed(&segment->fresh[1], 1);
+    store_relaxed(&segment->earliest, 50);
+    store_relaxed(&lane->earliest, 50);
+    cr_assert(lane_is_told(slot, 50));
+    cr_assert_not(lane_is_told(slot, 49));
+    cr_assert_not(lane_is_told(slot + GROUP_SLOTS, 50), "a group of which nothing is known");
+    store_relaxed(&segment->earliest, 60);
+    cr_assert_not(lane_is_told(slot, 50));
+    store_relaxed(&segment->earliest, 40);
+    store_relaxed(&lane->earliest, UINT64_MAX);
+    cr_assert_not(lane_is_told(slot, 50));
+    store_relaxed(&lane->earliest, 40);
+    lane_close(lane);
+    cr_assert_not(lane_is_told(slot, 50));
+}
+
+/* Once a lap: then somebody has to go on to the next segment, and to give memory back. */
+Test(lane, at_the_end_of_a_segment_the_tail_is_turned)
+{
+    struct segment *segment = lane->first;
+    lane_slot *last = &segment->slot[LANE_SLOTS - 1];
+
+    store_relaxed(&segment->fresh[LANE_GROUPS - 1], 1);
+    store_relaxed(&segment->earliest, 0);
+    store_relaxed(&lane->earliest, 0);
+    lane_pass(&lane->tail[0], last - 1);
+    cr_assert_eq(load_relaxed(&lane->tail[0]), last);
+    cr_assert(lane_is_told(last - 1, 9));
+    lane_pass(&lane->tail[0], last);
+    cr_assert_eq(load_relaxed(&lane->tail[0]), last);
+    cr_assert_not(lane_is_told(last, 9));
+    lane_turn(lane, last);
+    cr_assert_eq(load_relaxed(&lane->tail[0]), segment_after(segment)->slot);
+    cr_assert_neq(load_relaxed(&lane->tail[1]), segment_after(segment)->slot, "the other's own");
+}
+
 /* One slot at the end of its count; what it had is carried over and nothing is counted twice. */
 static void fill_and_empty(size_t i, bool by_withdrawing)
 {
