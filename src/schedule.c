@@ -167,8 +167,8 @@ static __attribute__((noinline)) int submit_again(hwt_timer *timer, hwt_timeout 
 
 /*
  * The same as submit where nothing rare has to be done: an empty slot at the lane's tail, a
- * deadline that nobody needs to be told of. Then nothing is called, so that nothing has to be
- * saved, which took a fifth of the time of a pair of calls. Whatever is not so is left to the
+ * deadline that nobody needs to be told of. Then nothing is called, so that no registers have to
+ * be saved, which took a fifth of the time of a pair. Whatever is not so is left to the
  * general way, with a call in place of the return.
  */
 HOT int submit_at_once(hwt_timer *timer, unsigned cpu, hwt_timeout *timeout, uint64_t deadline,
