@@ -70,7 +70,7 @@ struct lane {
     _Atomic uint64_t rejected; /* refused at max_pending or by the executor */
     _Atomic uint64_t runs;     /* on an executor's threads */
     _Atomic uint64_t expired;  /* on an executor's threads */
-    /* by those, and read by the worker whenever he plans (C15) */
+    /* by whoever runs there what has been re-armed; read by the worker when he plans (C15) */
     alignas(CACHE_LINE) rearmed_place rearmed[LANE_REARMED];
 };
 

@@ -168,8 +168,8 @@ static __attribute__((noinline)) int submit_again(hwt_timer *timer, hwt_timeout 
 /*
  * The same as submit where nothing rare has to be done: an empty slot at the lane's tail, a
  * deadline that nobody needs to be told of. Then nothing is called, so that no registers have to
- * be saved, which took a fifth of the time of a pair. Whatever is not so is left to the
- * general way, with a call in place of the return.
+ * be saved, which took a fifth of the time of a pair. Whatever is not so is left to the general
+ * way, with a call in place of the return.
  */
 HOT int submit_at_once(hwt_timer *timer, unsigned cpu, hwt_timeout *timeout, uint64_t deadline,
                        hwt_timeout **handle)
@@ -177,8 +177,8 @@ HOT int submit_at_once(hwt_timer *timer, unsigned cpu, hwt_timeout *timeout, uin
     unsigned index = cpu & (timer->lanes.count - 1);
     hwt_timeout *before = NULL;
     _Atomic(lane_slot *) *tail;
-    uint64_t empty, filled;
     lane_slot *slot;
+    uint64_t empty;
 
     timeout->stamp = lane_stamp(index);
     tail = lane_tail_for(&timer->lanes, &timer->lanes.lane[index], deadline);
@@ -189,12 +189,10 @@ HOT int submit_at_once(hwt_timer *timer, unsigned cpu, hwt_timeout *timeout, uin
         *handle = timeout;
     }
     lane_pass(tail, slot);
-    store_relaxed(&timeout->where, where_of_lane_slot(slot));
-    filled = empty | (uint64_t)(uintptr_t)timeout;
-    if (unlikely(!cas_seq(slot, &empty, filled))) /* as in lane_try_slot */
+    if (unlikely(!lane_fill(slot, timeout, empty, 0)))
         return submit_again(timer, timeout, deadline, handle, before);
     if (unlikely(!lane_is_told(slot, deadline)))
-        return tell(timer, slot, filled, deadline, handle, before);
+        return tell(timer, slot, slot_filled(empty, timeout, 0), deadline, handle, before);
     park_wake_for(&timer->park, deadline);
     return 0;
 }

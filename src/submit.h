@@ -45,10 +45,27 @@ HOT void lane_announce(struct lane *lane, struct segment *segment, uint64_t dead
     }
 }
 
-/* Fills an empty slot; what it holds then, or 0: it was not empty. `met`: SLOT_MET, or 0. */
+/* What a slot holds when it has been filled. `met`: SLOT_MET, or 0. */
+HOT uint64_t slot_filled(uint64_t empty, const hwt_timeout *timeout, uint64_t met)
+{
+    return empty | (uint64_t)(uintptr_t)timeout | met;
+}
+
+/* Fills a slot that was empty, and held this. False: it is not any more. */
+HOT bool lane_fill(lane_slot *slot, hwt_timeout *timeout, uint64_t empty, uint64_t met)
+{
+    if (unlikely(met)) /* in one order with those who look for it (lane_withdraw_met) */
+        store_seq(&timeout->where, where_of_lane_slot(slot));
+    else
+        store_relaxed(&timeout->where, where_of_lane_slot(slot));
+    /* publishes the timeout to whoever empties the slot; seq_cst for C2 to C4 */
+    return cas_seq(slot, &empty, slot_filled(empty, timeout, met));
+}
+
+/* The same, if it is empty, with room for its count; what it holds then, or 0: it was not. */
 HOT uint64_t lane_try_slot(lane_slot *slot, hwt_timeout *timeout, uint64_t met)
 {
-    uint64_t empty = load_relaxed(slot), filled;
+    uint64_t empty = load_relaxed(slot);
 
     if (packed_timeout(empty))
         return 0;
@@ -58,13 +75,7 @@ HOT uint64_t lane_try_slot(lane_slot *slot, hwt_timeout *timeout, uint64_t met)
         add_relaxed(&segment_of(slot)->carried, slot_count(empty));
         empty = 0;
     }
-    if (unlikely(met)) /* in one order with those who look for it (lane_withdraw_met) */
-        store_seq(&timeout->where, where_of_lane_slot(slot));
-    else
-        store_relaxed(&timeout->where, where_of_lane_slot(slot));
-    filled = empty | (uint64_t)(uintptr_t)timeout | met;
-    /* publishes the timeout to whoever empties the slot; seq_cst for C2 to C4 */
-    return cas_seq(slot, &empty, filled) ? filled : 0;
+    return lane_fill(slot, timeout, empty, met) ? slot_filled(empty, timeout, met) : 0;
 }
 
 /*
