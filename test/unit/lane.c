@@ -654,8 +654,6 @@ Test(lane, one_that_comes_back_and_was_changed_meanwhile)
     cr_assert_eq(load_relaxed(&lane->earliest), 0);
 }
 
-/* ---- counting ---- */
-
 /* ---- at once (schedule.c): what it looks at ---- */
 
 Test(lane, a_slot_that_can_be_filled_at_once)
@@ -719,6 +717,8 @@ Test(lane, at_the_end_of_a_segment_the_tail_is_turned)
     cr_assert_eq(load_relaxed(&lane->tail[0]), segment_after(segment)->slot);
     cr_assert_neq(load_relaxed(&lane->tail[1]), segment_after(segment)->slot, "the other's own");
 }
+
+/* ---- counting ---- */
 
 /* One slot at the end of its count; what it had is carried over and nothing is counted twice. */
 static void fill_and_empty(size_t i, bool by_withdrawing)

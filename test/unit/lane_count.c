@@ -95,3 +95,29 @@ Test(lane_count, beside_a_producer)
     cr_assert_eq(lane_count(lane).scheduled, MANY + 1);
     free(other);
 }
+
+/* ---- at a segment's end ---- */
+
+/*
+ * Who schedules and cancels one timeout after the other goes round all the same: once a lap memory
+ * is given back (G6), and another segment may be the next.
+ */
+Test(lane_rounds, pairs_go_round)
+{
+    uint64_t last = 0;
+    hwt_timer *timer;
+
+    test_arm();
+    cr_assert_eq(hwt_timer_create(&timer, NULL), 0);
+    for (unsigned i = 0; i < 5 * LANE_SLOTS; i++) {
+        hwt_timeout *timeout;
+        uint64_t where;
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(60), &timeout), 0);
+        where = load_relaxed(&timeout->where);
+        cr_assert_neq(where, last, "pair %u: the tail stays", i);
+        last = where;
+        cr_assert(hwt_timeout_cancel(timeout));
+        hwt_timeout_unref(timeout);
+    }
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
