@@ -92,7 +92,8 @@ kind_tsan          = -fsanitize=thread $(sanitize)
 kind_coverage     := --coverage -fprofile-update=atomic
 # Marked, as for ThreadSanitizer, and linked with a runtime of ours (test/sim/sim.mk): every corner
 # near, the pool's blocks told of as to AddressSanitizer.
-sim_both           = -DHWT_DEBUG -D__SANITIZE_ADDRESS__ -DHWT_SIZES='"../test/sim/sizes.h"'
+sim_both           = -DHWT_DEBUG -D__SANITIZE_ADDRESS__ -DHWT_SIZES='"../test/sim/sizes.h"' \
+	-DPLATFORM_COUNTER=0
 kind_sim           = -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wno-tsan \
 	-include src/ck_sanitizer.h -DCK_SAN_WEAK $(sim_both) -fcf-protection=none
 link_asan         := -fsanitize=address,undefined

@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-#include "base.h"
+#include "counter.h"
 
 /* Never changes once its timer exists. */
 struct clock {
@@ -13,13 +13,6 @@ struct clock {
     uint64_t (*now)(void *context); /* NULL: the system's clock `id` */
     void *context;
 };
-
-static inline uint64_t clock_system_now(clockid_t id)
-{
-    struct timespec ts;
-    clock_gettime(id, &ts);
-    return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
-}
 
 /*
  * The last moment there is: one before the deadline that means never (timeout.h). Whatever a clock
@@ -33,6 +26,20 @@ static inline uint64_t clock_system_now(clockid_t id)
 static inline uint64_t clock_reading(const struct clock *clock)
 {
     return unlikely(clock->now != NULL) ? clock->now(clock->context) : clock_system_now(clock->id);
+}
+
+/* What a delay counts from. False: it takes a call to know. */
+HOT bool clock_tells(const struct clock *clock, uint64_t delay, uint64_t *now)
+{
+    return likely(!clock->now) && likely(clock->id == CLOCK_MONOTONIC) && counter_tells(delay, now);
+}
+
+/* When that is false. */
+static inline uint64_t clock_read(const struct clock *clock, uint64_t delay)
+{
+    if (likely(!clock->now) && likely(clock->id == CLOCK_MONOTONIC))
+        return counter_read(delay);
+    return clock_reading(clock);
 }
 
 static inline uint64_t clock_now(const struct clock *clock)

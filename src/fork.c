@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "counter.h"
 #include "pool.h"
 #include "registry.h"
 
@@ -42,6 +43,7 @@ static void in_child(void)
         return;
     add_relaxed(&fork_generation, 1);
     fork_depth = 0;
+    counter_after_fork();
     pool_after_fork(true);
     registry_after_fork(true);
 }

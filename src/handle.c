@@ -275,18 +275,21 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
 }
 
 /* A system clock is known without the timer, which may be gone. */
-static uint64_t handle_now(const hwt_timeout *timeout)
+static uint64_t handle_now(const hwt_timeout *timeout, uint64_t delay)
 {
     if (unlikely(timeout->flags & FLAG_CALLERS_CLOCK))
         return timer_reading(timeout->timer);
-    return clock_system_now(timeout->flags & FLAG_BOOTTIME ? CLOCK_BOOTTIME : CLOCK_MONOTONIC);
+    if (unlikely(timeout->flags & FLAG_BOOTTIME))
+        return clock_system_now(CLOCK_BOOTTIME);
+    return counter_now(delay);
 }
 
 bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns)
 {
     if (unlikely(!timeout) || timeout_has_ended(timeout))
         return false;
-    return hwt_timeout_reschedule_at(timeout, deadline_after(handle_now(timeout), delay_ns));
+    return hwt_timeout_reschedule_at(timeout,
+                                     deadline_after(handle_now(timeout, delay_ns), delay_ns));
 }
 
 /* ---- looking at it ---- */

@@ -155,6 +155,7 @@ static int create(hwt_timer **timer, const hwt_config *config)
     if (!fork_watch())
         return -ENOMEM;
     fork_settle();
+    counter_find();
     if (pool_prepare() != 0)
         return -ENOMEM;
     created = registry_take();

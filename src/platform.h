@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Everything that only Linux offers. To be ported: platform_linux.c, and platform_linux.h with the
- * one function that is too short to be called.
+ * Everything that only Linux offers. To be ported: platform_linux.c, and platform_linux.h with what
+ * is too short to be called.
  */
 #ifndef HWT_PLATFORM_H
 #define HWT_PLATFORM_H

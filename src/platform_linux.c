@@ -3,10 +3,12 @@
 #include "platform.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -54,6 +56,38 @@ unsigned platform_cpu_slow(void)
     int cpu = sched_getcpu();
     return cpu >= 0 ? (unsigned)cpu : 0;
 }
+
+#if PLATFORM_COUNTER
+/* These are read from memory that the kernel shares, by this counter: only where all CPUs agree. */
+static bool counts(const char *name)
+{
+    static const char *const those[] = {"tsc\n", "kvm-clock\n", "hyperv_clocksource_tsc_page\n"};
+
+    for (size_t i = 0; i < sizeof those / sizeof *those; i++) {
+        if (strcmp(name, those[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool platform_counter_is_clock(void)
+{
+    char name[64] = "";
+    int saved = errno, state, fd;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+              O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (read(fd, name, sizeof name - 1) < 0)
+            name[0] = '\0';
+        close(fd);
+    }
+    pthread_setcancelstate(state, NULL);
+    errno = saved;
+    return counts(name);
+}
+#endif
 
 static struct timespec to_timespec(uint64_t ns)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* platform_cpu: read from memory, where the C library has a restartable-sequence area. */
+/* What is too short to be called: the CPU by its restartable-sequence area, and its counter. */
 #ifndef HWT_PLATFORM_LINUX_H
 #define HWT_PLATFORM_LINUX_H
 
@@ -33,5 +33,31 @@ static inline unsigned platform_cpu(void)
 
     return likely(cpu >= 0) ? (unsigned)cpu : platform_cpu_slow();
 }
+
+#ifndef PLATFORM_COUNTER /* the simulator has a time of its own */
+#ifdef __x86_64__
+#define PLATFORM_COUNTER 1
+#else
+#define PLATFORM_COUNTER 0
+#endif
+#endif
+
+#if PLATFORM_COUNTER
+/* Whether CLOCK_MONOTONIC goes by this counter, which then is the same on all CPUs. */
+bool platform_counter_is_clock(void);
+
+/* May be read before what stands before it is done. */
+static inline uint64_t platform_counter(void)
+{
+    return __builtin_ia32_rdtsc();
+}
+
+/* Not before what stands before it is done. */
+static inline uint64_t platform_counter_after(void)
+{
+    __builtin_ia32_lfence();
+    return __builtin_ia32_rdtsc();
+}
+#endif
 
 #endif

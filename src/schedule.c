@@ -85,12 +85,10 @@ static __attribute__((noinline)) int submit(hwt_timer *timer, hwt_timeout *timeo
 }
 
 /* What every submission checks first. */
-static int admit(hwt_timer *timer, hwt_task *task)
+static int admit(hwt_timer *timer)
 {
     int result;
 
-    if (unlikely(!timer || !task))
-        return -EINVAL;
     if (unlikely(!timer_is_ours(timer)))
         return -ECHILD;
     if (unlikely(load_acquire(&timer->phase) != PHASE_RUNNING) &&
@@ -102,17 +100,27 @@ static int admit(hwt_timer *timer, hwt_task *task)
     return -ENOBUFS;
 }
 
-/* False: the caller's clock has forked, and this is the child. */
-HOT bool due_in(hwt_timer *timer, uint64_t delay, uint64_t *deadline)
+/* By a call. False: the caller's clock has forked, and this is the child. */
+HOT bool due_by_call(hwt_timer *timer, uint64_t delay, uint64_t *deadline)
 {
-    *deadline = deadline_after(timer_reading(timer), delay);
+    *deadline = deadline_after(clock_read(&timer->clock, delay), delay);
     return likely(!timer->clock.now) || timer_is_ours(timer);
+}
+
+static bool due_in(hwt_timer *timer, uint64_t delay, uint64_t *deadline)
+{
+    uint64_t now;
+
+    if (!clock_tells(&timer->clock, delay, &now))
+        return due_by_call(timer, delay, deadline);
+    *deadline = deadline_after(now, delay);
+    return true;
 }
 
 static __attribute__((noinline)) int schedule_at(hwt_timer *timer, hwt_task *task, void *arg,
                                                  uint64_t deadline, hwt_timeout **handle)
 {
-    int result = admit(timer, task);
+    int result = admit(timer);
 
     if (result != 0)
         return result;
@@ -122,7 +130,7 @@ static __attribute__((noinline)) int schedule_at(hwt_timer *timer, hwt_task *tas
 static __attribute__((noinline)) int schedule_in(hwt_timer *timer, hwt_task *task, void *arg,
                                                  uint64_t delay, hwt_timeout **handle)
 {
-    int result = admit(timer, task);
+    int result = admit(timer);
     uint64_t deadline;
 
     if (result != 0)
@@ -222,21 +230,36 @@ int hwt_new_timeout_at(hwt_timer *timer, hwt_task *task, void *arg, uint64_t dea
                        hwt_timeout **timeout)
 {
     deadline_ns = deadline_clamp(deadline_ns);
-    if (unlikely(!timer) || unlikely(!task) || unlikely(!is_plain(timer)))
+    if (unlikely(!timer) || unlikely(!task))
+        return -EINVAL;
+    if (unlikely(!is_plain(timer)))
         return schedule_at(timer, task, arg, deadline_ns, timeout);
     return schedule_at_once(timer, task, arg, deadline_ns, timeout);
+}
+
+/* Where it takes a call to know the time. */
+static __attribute__((noinline)) int schedule_by_call(hwt_timer *timer, hwt_task *task, void *arg,
+                                                      uint64_t delay, hwt_timeout **timeout)
+{
+    uint64_t deadline;
+
+    if (unlikely(!due_by_call(timer, delay, &deadline)))
+        return -ECHILD;
+    return schedule_at_once(timer, task, arg, deadline, timeout);
 }
 
 int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_ns,
                     hwt_timeout **timeout)
 {
-    uint64_t deadline;
+    uint64_t now;
 
-    if (unlikely(!timer) || unlikely(!task) || unlikely(!is_plain(timer)))
+    if (unlikely(!timer) || unlikely(!task))
+        return -EINVAL;
+    if (unlikely(!is_plain(timer)))
         return schedule_in(timer, task, arg, delay_ns, timeout);
-    if (unlikely(!due_in(timer, delay_ns, &deadline)))
-        return -ECHILD;
-    return schedule_at_once(timer, task, arg, deadline, timeout);
+    if (unlikely(!clock_tells(&timer->clock, delay_ns, &now)))
+        return schedule_by_call(timer, task, arg, delay_ns, timeout);
+    return schedule_at_once(timer, task, arg, deadline_after(now, delay_ns), timeout);
 }
 
 /* ---- with a period, a hook or a release ---- */
@@ -288,7 +311,7 @@ int hwt_schedule(hwt_timer *timer, const hwt_spec *spec, hwt_timeout **timeout)
     int result = spec_check(timer, spec);
     uint64_t deadline;
 
-    if (result != 0 || (result = admit(timer, spec->task)) != 0)
+    if (result != 0 || (result = admit(timer)) != 0)
         return result;
     if (!due_in(timer, spec->delay_ns, &deadline))
         return -ECHILD;
@@ -368,8 +391,7 @@ int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns
     poison_check_alive(*timeout);
     if (!timer)
         timer = (*timeout)->timer;
-    if ((result = renewable(timer, *timeout)) != 0 ||
-        (result = admit(timer, (*timeout)->task)) != 0)
+    if ((result = renewable(timer, *timeout)) != 0 || (result = admit(timer)) != 0)
         return result;
     if (!due_in(timer, delay_ns, &deadline))
         return -ECHILD;
