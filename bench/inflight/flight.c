@@ -25,7 +25,7 @@ static struct event no_event = {ignore};
 
 static void *schedule(struct producer *p)
 {
-    return p->peer->schedule(p->timer, clock_ns() + TIMEOUT, &no_event, true);
+    return peer_schedule_in(p->peer, p->timer, TIMEOUT, &no_event, true);
 }
 
 static void replace_oldest(void *self)

@@ -79,5 +79,6 @@ static void take_back(void *timer, void *handle)
     in_hand->event = NULL;
 }
 
-const struct peer walk_in_order = {"walk", create, destroy, in_order, take_back, NULL};
-const struct peer walk_in_any_order = {"shuffled", create, destroy, in_any_order, take_back, NULL};
+const struct peer walk_in_order = {"walk", create, destroy, in_order, take_back, NULL, NULL};
+const struct peer walk_in_any_order = {"shuffled", create, destroy, in_any_order,
+                                       take_back,  NULL,   NULL};

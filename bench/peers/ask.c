@@ -27,9 +27,9 @@ struct producer {
 
 static void *schedule_far(struct producer *p)
 {
-    uint64_t deadline = clock_ns() + rng_between(&p->seed, SECOND, 60 * SECOND);
+    uint64_t delay = rng_between(&p->seed, SECOND, 60 * SECOND);
 
-    return p->peer->schedule(p->timer, deadline, &no_event, true);
+    return peer_schedule_in(p->peer, p->timer, delay, &no_event, true);
 }
 
 static void fill(void *self)

@@ -367,4 +367,4 @@ static void cancel(void *timer, void *handle)
                                             memory_order_acquire, memory_order_acquire);
 }
 
-const struct peer peer_brpc_like = {"brpc-like", create, destroy, schedule, cancel, NULL};
+const struct peer peer_brpc_like = {"brpc-like", create, destroy, schedule, cancel, NULL, NULL};

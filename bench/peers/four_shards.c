@@ -286,4 +286,4 @@ static void cancel(void *timer, void *handle)
         in_hand = node;
 }
 
-const struct peer peer_four_shards = {"four-shards", create, destroy, schedule, cancel, NULL};
+const struct peer peer_four_shards = {"four-shards", create, destroy, schedule, cancel, NULL, NULL};

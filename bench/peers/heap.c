@@ -171,4 +171,4 @@ static void cancel(void *timer, void *handle)
     free(handle);
 }
 
-const struct peer peer_heap = {"heap", create, destroy, schedule, cancel, NULL};
+const struct peer peer_heap = {"heap", create, destroy, schedule, cancel, NULL, NULL};

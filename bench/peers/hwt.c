@@ -37,6 +37,16 @@ static void *schedule(void *timer, uint64_t deadline_ns, struct event *event, bo
     return timeout;
 }
 
+static void *schedule_in(void *timer, uint64_t delay_ns, struct event *event, bool keep)
+{
+    hwt_timeout *timeout = NULL;
+    int error = hwt_new_timeout(timer, run, event, delay_ns, keep ? &timeout : NULL);
+
+    if (error)
+        bench_die("hwt_new_timeout", error);
+    return timeout;
+}
+
 static void cancel(void *timer, void *handle)
 {
     (void)timer;
@@ -44,4 +54,6 @@ static void cancel(void *timer, void *handle)
     hwt_timeout_unref(handle);
 }
 
-const struct peer peer_hwt = {"hwt", create, destroy, schedule, cancel, NULL};
+const struct peer peer_hwt = {
+    "hwt", create, destroy, schedule, cancel, NULL, schedule_in,
+};

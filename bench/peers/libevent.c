@@ -59,12 +59,11 @@ static void destroy(void *timer)
     free(base);
 }
 
-static void *schedule(void *timer, uint64_t deadline_ns, struct event *event, bool keep)
+static void *schedule_in(void *timer, uint64_t delay_ns, struct event *event, bool keep)
 {
     struct base *base = timer;
     struct node *node = peer_alloc(sizeof(*node));
-    uint64_t now = clock_ns();
-    uint64_t us = deadline_ns > now ? (deadline_ns - now + 999) / 1000 : 0;
+    uint64_t us = (delay_ns + 999) / 1000;
     struct timeval in = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
 
     node->event = event;
@@ -72,6 +71,13 @@ static void *schedule(void *timer, uint64_t deadline_ns, struct event *event, bo
     if (!node->timer || evtimer_add(node->timer, &in) != 0)
         bench_die("evtimer_add", 12);
     return keep ? node : NULL;
+}
+
+static void *schedule(void *timer, uint64_t deadline_ns, struct event *event, bool keep)
+{
+    uint64_t now = clock_ns();
+
+    return schedule_in(timer, deadline_ns > now ? deadline_ns - now : 0, event, keep);
 }
 
 static void cancel(void *timer, void *handle)
@@ -83,7 +89,8 @@ static void cancel(void *timer, void *handle)
     free(node);
 }
 
-const struct peer peer_libevent = {"libevent", create, destroy, schedule, cancel, NULL};
+const struct peer peer_libevent = {"libevent", create, destroy,    schedule,
+                                   cancel,     NULL,   schedule_in};
 #else
 typedef int libevent_is_not_installed;
 #endif

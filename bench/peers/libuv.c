@@ -158,7 +158,7 @@ static void cancel(void *timer, void *handle)
     wish(timer, handle, true);
 }
 
-const struct peer peer_libuv = {"libuv", create, destroy, schedule, cancel, NULL};
+const struct peer peer_libuv = {"libuv", create, destroy, schedule, cancel, NULL, NULL};
 #else
 typedef int libuv_is_not_installed;
 #endif

@@ -21,7 +21,16 @@ struct peer {
     void *(*schedule)(void *timer, uint64_t deadline_ns, struct event *event, bool keep);
     void (*cancel)(void *timer, void *handle);
     uint64_t (*most)(void); /* how many can be pending at all; NULL: no limit of its own */
+    /* The same with a delay. NULL: it takes deadlines only, and its user reads the clock. */
+    void *(*schedule_in)(void *timer, uint64_t delay_ns, struct event *event, bool keep);
 };
+
+static inline void *peer_schedule_in(const struct peer *peer, void *timer, uint64_t delay_ns,
+                                     struct event *event, bool keep)
+{
+    return peer->schedule_in ? peer->schedule_in(timer, delay_ns, event, keep)
+                             : peer->schedule(timer, clock_ns() + delay_ns, event, keep);
+}
 
 extern const struct peer peer_hwt, peer_heap, peer_timerfd, peer_posix;
 extern const struct peer peer_four_shards, peer_stack_heap, peer_brpc_like; /* written for this */

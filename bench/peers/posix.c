@@ -110,4 +110,4 @@ static uint64_t most(void)
     return limit.rlim_cur > 2048 ? limit.rlim_cur - 2048 : 0;
 }
 
-const struct peer peer_posix = {"posix", create, destroy, schedule, cancel, most};
+const struct peer peer_posix = {"posix", create, destroy, schedule, cancel, most, NULL};

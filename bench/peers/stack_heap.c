@@ -230,4 +230,4 @@ static void cancel(void *timer, void *handle)
         push(timer, task);
 }
 
-const struct peer peer_stack_heap = {"stack-heap", create, destroy, schedule, cancel, NULL};
+const struct peer peer_stack_heap = {"stack-heap", create, destroy, schedule, cancel, NULL, NULL};

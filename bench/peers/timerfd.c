@@ -112,4 +112,4 @@ static uint64_t most(void)
     return limit.rlim_cur > 64 ? limit.rlim_cur - 64 : 0;
 }
 
-const struct peer peer_timerfd = {"timerfd", create, destroy, schedule, cancel, most};
+const struct peer peer_timerfd = {"timerfd", create, destroy, schedule, cancel, most, NULL};
