@@ -141,7 +141,7 @@ function has_any(name,    i) {
         if (bench[i] == name && scenario[i] ~ only) return 1
     return 0
 }
-function figures(name, layout,    i, skipped) {
+function figures(name, layout,    i, runs_are) {
     seen_any = most_runs = any_quick = 0
     print ""
     if (layout == "cases") each_case(name)
@@ -150,11 +150,12 @@ function figures(name, layout,    i, skipped) {
     for (i = 1; i <= skips; i++)
         if (skip_bench[i] == name)
             print skip_who[i] " was skipped: " skip_why[i] ".\n"
+    runs_are = most_runs == 1 ? "Single runs" : "Medians of up to " most_runs " runs"
+    if (most_runs > 1) runs_are = runs_are ", range in brackets"
     printf "%s%s. " \
            "%d CPUs; a cache line crosses in %s to %s ns, " \
            "a clock read takes %s to %s ns, others kept %s to %s CPUs busy.\n\n",
-           most_runs == 1 ? "Single runs"
-                          : "Medians of up to " most_runs " runs, range in brackets",
+           runs_are,
            any_quick ? ", short ones (--quick)" : "", all_cpus, pretty(line_lo), pretty(line_hi),
            pretty(clock_lo), pretty(clock_hi), pretty(load_lo), pretty(load_hi)
 }

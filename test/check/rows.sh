@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # What the benchmarks print can be read: each row by itself, with what it is about, its unit and the
-# state of the machine; and the summary of a whole run fits a screen.
+# state of the machine; the summary of a whole run fits a screen; a document's tables are made of
+# them.
 
 set -eu
 cd "$(dirname "$0")/../.."
@@ -38,4 +39,13 @@ for file in figures many; do
     grep -qE '^[0-9]+ figures, [0-9]+ with a limit: [0-9]+ kept, [0-9]+ OVER' "$tmp/summary" ||
         { cat "$tmp/summary"; exit 1; }
 done
+
+printf '%s\n' 'before' '<!-- figures: submit flat -->' 'old' '<!-- end -->' 'after' >"$tmp/document"
+bench/report.sh "$tmp/document" "$tmp/figures"
+if grep -q '^old' "$tmp/document" || [ "$(grep -cE '^(before|after)$' "$tmp/document")" != 2 ] ||
+    ! grep -qE '^\| hwt \| delay \| 1 \| 1024 \| [0-9.]+' "$tmp/document" ||
+    ! grep -qE '^Medians of up to 2 runs, .* [0-9]+ CPUs?; a cache line' "$tmp/document"; then
+    cat "$tmp/document"
+    exit 1
+fi
 echo "$(grep -c '^hwt ' "$tmp/rows") rows"
