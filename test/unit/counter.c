@@ -151,10 +151,11 @@ Test(counter, until_the_rate_is_known_the_clock_is_read_once_a_call)
 Test(counter, who_asks_seldom_reads_the_clock_once_a_call)
 {
     begin();
-    counter += HWT_SEC(1) / 1000 * MHZ;
+    counter += 2 * SPAN;
     for (uint64_t from = clock_reads, i = 1; i < 1000; i++) {
         ask();
         cr_assert_eq(clock_reads - from, i);
+        cr_assert_eq(our_window.span, 0, "nor is there a window that it would not use");
         counter += 2 * SPAN;
     }
     ask_for(HWT_MSEC(1), A_TURN);
@@ -163,9 +164,10 @@ Test(counter, who_asks_seldom_reads_the_clock_once_a_call)
 
 Test(counter, what_is_due_at_once_counts_from_the_clock)
 {
-    uint64_t now;
+    uint64_t now, opened;
 
     begin();
+    opened = our_window.from;
     cr_assert(counter_tells(HWT_USEC(1), &now));
     cr_assert_not(counter_tells(HWT_USEC(1) - 1, &now));
     for (uint64_t from = clock_reads, i = 1; i < 1000; i++) {
@@ -176,6 +178,7 @@ Test(counter, what_is_due_at_once_counts_from_the_clock)
         cr_assert_leq(now, true_ns());
         cr_assert_eq(clock_reads - from, i);
     }
+    cr_assert_eq(our_window.from, opened, "that is no reason for another window");
 }
 
 /* ---- the clock is being set ---- */
@@ -218,8 +221,6 @@ Test(counter, a_clock_that_is_slewed_at_once_by_much)
 static void jump_to(uint64_t where, uint64_t ns, uint64_t its_speed)
 {
     counter = where;
-    set_clock(true_ns(), MHZ);
-    clock_ns = ns;
     set_clock(ns, its_speed);
     ask_for(HWT_MSEC(1), A_TURN);
     cr_assert_leq(off_most, 2);
@@ -242,8 +243,11 @@ Test(counter, on_another_machine)
 Test(counter, after_a_sleep)
 {
     begin();
-    ask_for(HWT_SEC(1), A_TURN);
-    jump_to(counter + HWT_SEC(10) / 1000 * MHZ, true_ns(), MHZ);
+    for (uint64_t seconds = 1; seconds < 1000; seconds *= 3) {
+        ask_for(HWT_SEC(1), A_TURN);
+        counter += HWT_SEC(2) / 1000 * MHZ; /* nobody asks */
+        jump_to(counter + seconds * HWT_SEC(1) / 1000 * MHZ, true_ns(), MHZ);
+    }
     jump_to(1000, true_ns(), MHZ);
 }
 
@@ -251,7 +255,10 @@ Test(counter, after_a_sleep)
 Test(counter, a_sleep_before_the_rate_is_known)
 {
     our_find();
-    jump_to(counter + HWT_SEC(10) / 1000 * MHZ, true_ns(), MHZ);
+    ask_for(HWT_MSEC(1), A_TURN);
+    cr_assert_eq(our_window.span, 0, "just begun");
+    counter += HWT_SEC(2) / 1000 * MHZ;
+    jump_to(counter + HWT_SEC(1) / 1000 * MHZ, true_ns(), MHZ);
 }
 
 /* ---- what disturbs ---- */
