@@ -188,7 +188,7 @@ void counter_find(void)
 void counter_after_fork(void)
 {
     counter_window.span = 0;
-    store_relaxed(&process.rate, 0);
+    begin_at(0, 0, 0); /* what the parent read is no measure of another clock */
     store_relaxed(&process.learning, false);
 }
 
