@@ -12,12 +12,14 @@
 #define BRACKET 512                 /* beyond, the clock does not go by the counter any more */
 #define TRIES   3
 
+enum trust { TRUST_UNKNOWN, TRUST_NOT, TRUST_IT };
+
 /* Of the process. */
 static struct {
-    _Atomic bool trusted;  /* constant once the first timer is there */
-    _Atomic bool learning; /* by whoever has set it: who finds it set goes on without */
-    _Atomic uint64_t rate; /* nanoseconds in 2^32 counts; 0: not known */
-    _Atomic uint64_t from; /* the counter and the clock when it was learned, or began to be */
+    _Atomic unsigned trust; /* enum trust; constant once the first timer is there */
+    _Atomic bool learning;  /* by whoever has set it: who finds it set goes on without */
+    _Atomic uint64_t rate;  /* nanoseconds in 2^32 counts; 0: not known */
+    _Atomic uint64_t from;  /* the counter and the clock when it was learned, or began to be */
     _Atomic uint64_t ns;
 } process;
 
@@ -152,7 +154,7 @@ uint64_t counter_read(uint64_t delay)
     struct counter_window *window = &counter_window;
     uint64_t counter, rate;
 
-    if (delay < COUNTER_DELAY || !load_relaxed(&process.trusted))
+    if (delay < COUNTER_DELAY || load_relaxed(&process.trust) != TRUST_IT)
         return clock_system_now(CLOCK_MONOTONIC);
     counter = platform_counter();
     hwt_assert(!window->span || counter - window->from >= window->span);
@@ -166,23 +168,17 @@ uint64_t counter_read(uint64_t delay)
 
 /* ---- the process ---- */
 
-static void find(void)
+/* Two threads may find it out at once, or a fork leave one behind: each finds the same. */
+void counter_find(void)
 {
     uint64_t best = 0;
     struct pair pair;
 
-    if (!platform_counter_is_clock())
+    if (load_relaxed(&process.trust) != TRUST_UNKNOWN)
         return;
-    read_closely(&pair, &best);
-    begin_at(pair.from, 0, 0);
-    store_relaxed(&process.trusted, best < BRACKET);
-}
-
-void counter_find(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, find);
+    if (platform_counter_is_clock())
+        read_closely(&pair, &best);
+    store_relaxed(&process.trust, best > 0 && best < BRACKET ? TRUST_IT : TRUST_NOT);
 }
 
 void counter_after_fork(void)

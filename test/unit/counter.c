@@ -143,7 +143,7 @@ Test(counter, until_the_rate_is_known_the_clock_is_read_once_a_call)
     our_find();
     for (uint64_t from = clock_reads, i = 1; i < 1000; i++) {
         ask();
-        cr_assert_eq(clock_reads - from, i);
+        cr_assert_leq(clock_reads - from, i + 2 * TRIES);
     }
     cr_assert_eq(off_most, 0);
 }
@@ -255,7 +255,7 @@ Test(counter, after_a_sleep)
 Test(counter, a_sleep_before_the_rate_is_known)
 {
     our_find();
-    ask_for(HWT_MSEC(1), A_TURN);
+    ask_for(HWT_USEC(500), A_TURN);
     cr_assert_eq(our_window.span, 0, "just begun");
     counter += HWT_SEC(2) / 1000 * MHZ;
     jump_to(counter + HWT_SEC(1) / 1000 * MHZ, true_ns(), MHZ);
