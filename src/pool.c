@@ -79,6 +79,12 @@ static hwt_timeout *depot_pop(unsigned depot)
     return NULL;
 }
 
+/* A glimpse; below zero is a pop that was counted before its push. */
+static int32_t depot_length(unsigned depot)
+{
+    return (int32_t)load_relaxed(&depots[depot].batches);
+}
+
 /* ---- magazines ---- */
 
 static hwt_timeout *block_of(ck_stack_entry_t *link)
@@ -180,24 +186,61 @@ static void borrow(hwt_timeout *batch, uint32_t length)
     pool_magazine.room = UINT32_MAX;
 }
 
+uint32_t pool_stretch(void)
+{
+    uint32_t share = CARVE_ALL / depots_used();
+
+    return share > CARVE_MOST ? CARVE_MOST : share < CARVE_LEAST ? CARVE_LEAST : share;
+}
+
+static struct slab_batches from_depot(unsigned depot)
+{
+    hwt_timeout *batch = depot_pop(depot);
+
+    return (struct slab_batches){batch, batch ? batch->batch_length : 0, 0};
+}
+
+static struct slab_batches from_others(unsigned mine, int32_t keep)
+{
+    unsigned count = depots_used();
+    struct slab_batches batches = {NULL, 0, 0};
+
+    for (unsigned i = 1; i < count && !batches.first; i++) {
+        unsigned depot = (mine + i) & (count - 1);
+        if (keep == 0 || depot_length(depot) > keep)
+            batches = from_depot(depot);
+    }
+    return batches;
+}
+
+/* What lies behind the first batch goes to the depot, and is taken from there in order. */
+static struct slab_batches from_slabs(unsigned mine)
+{
+    struct slab_batches batches = slab_take(pool_stretch());
+
+    for (size_t i = batches.more; i > 0; i--)
+        depot_push(mine, batches.first + i * SLAB_BATCH, SLAB_BATCH);
+    return batches;
+}
+
+/* What was carved for another CPU is left to it, as long as there is other memory. */
 bool pool_refill(void)
 {
-    unsigned mine = platform_cpu(), count = depots_used();
-    hwt_timeout *batch = NULL;
-    uint32_t length = 0;
+    unsigned mine = platform_cpu() & (depots_used() - 1);
+    struct slab_batches batches = from_depot(mine);
 
-    for (unsigned i = 0; i < count && !batch; i++)
-        batch = depot_pop((mine + i) & (count - 1));
-    if (batch)
-        length = batch->batch_length;
-    else
-        batch = slab_take(&length);
-    if (!batch)
+    if (!batches.first)
+        batches = from_others(mine, (int32_t)pool_stretch());
+    if (!batches.first)
+        batches = from_slabs(mine);
+    if (!batches.first)
+        batches = from_others(mine, 0);
+    if (!batches.first)
         return false;
     if (likely(may_keep()))
-        load_magazine(batch, length);
+        load_magazine(batches.first, batches.length);
     else
-        borrow(batch, length);
+        borrow(batches.first, batches.length);
     return true;
 }
 
@@ -297,8 +340,17 @@ static void bring_home(void)
 
 /* ---- reserve and trim ---- */
 
-/* What may be out of reach: full magazines, a portion that is sorted, a slab being vacated. */
-#define RESERVE_SLACK (RESERVE_THREADS * MAGAZINE_MAX + PORTION * MAGAZINE_MAX + SLAB_BLOCKS)
+/* What the CPUs' depots keep, and as much on its way there. */
+static size_t kept(void)
+{
+    return 2 * (size_t)depots_used() * pool_stretch() * SLAB_BATCH;
+}
+
+/* Besides: full magazines, a portion that is sorted, a slab being vacated. */
+static size_t out_of_reach(void)
+{
+    return kept() + RESERVE_THREADS * MAGAZINE_MAX + PORTION * MAGAZINE_MAX + SLAB_BLOCKS;
+}
 
 static pthread_mutex_t reserving = PTHREAD_MUTEX_INITIALIZER;
 static struct pool_reservation *reservations; /* under the lock: those that are open ... */
@@ -331,7 +383,7 @@ static size_t outstanding(void)
 /* Under the lock. */
 static int see_to(size_t count)
 {
-    size_t wanted = outstanding() + RESERVE_SLACK, available = slab_available();
+    size_t wanted = outstanding() + out_of_reach(), available = slab_available();
 
     if (count > SIZE_MAX - wanted)
         return -ENOMEM;
@@ -355,7 +407,7 @@ int pool_reserve(struct pool_reservation *reservation)
     }
     unlock();
     if (result == 0)
-        slab_populate(reservation->count); /* which takes its time: nobody waits for that */
+        slab_populate(reservation->count + kept()); /* takes its time: nobody waits for that */
     return result;
 }
 
@@ -405,7 +457,7 @@ static uint32_t batches_in_depots(void)
     int64_t sum = 0;
 
     for (unsigned i = 0; i < depots_used(); i++)
-        sum += (int32_t)load_relaxed(&depots[i].batches);
+        sum += depot_length(i);
     return sum > 0 ? (uint32_t)min_u64((uint64_t)sum, UINT32_MAX) : 0;
 }
 

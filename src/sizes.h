@@ -29,6 +29,9 @@
 
 /* pool and slabs */
 #define SLAB_BATCH      32    /* blocks that go round together */
+#define CARVE_MOST      32    /* of which so many are carved at once for a CPU: 64 KB ... */
+#define CARVE_ALL       512   /* ... as long as it is not more for all the CPUs together, ... */
+#define CARVE_LEAST     8     /* ... but so many anyway */
 #define SLAB_BLOCKS     32768 /* but for the first slab, which is smaller */
 #define SLAB_BINS       256
 #define GROW_PART       2    /* slabs are mapped for so large a part of what there is ... */

@@ -70,18 +70,24 @@ static uint32_t number_of(const struct slab *slab, const hwt_timeout *block)
 
 /* ---- carve and fetch ---- */
 
-static hwt_timeout *chain(const struct slab *slab, uint32_t batch)
+/* How many are carved: up to the next multiple, so that no page is shared with others. */
+static uint32_t carve(const struct slab *slab, uint32_t used, uint32_t at_once)
+{
+    return (uint32_t)min_u64(at_once - used % at_once, slab->batches - used);
+}
+
+static struct slab_batches chain(const struct slab *slab, uint32_t batch, uint32_t batches)
 {
     hwt_timeout *first = slab->blocks + (size_t)batch * SLAB_BATCH;
 
-    for (unsigned i = 0; i < SLAB_BATCH; i++) {
-        first[i].link.next = i + 1 < SLAB_BATCH ? &first[i + 1].link : NULL;
+    for (size_t i = 0; i < (size_t)batches * SLAB_BATCH; i++) {
+        first[i].link.next = (i + 1) % SLAB_BATCH ? &first[i + 1].link : NULL;
         poison(&first[i]);
     }
-    return first;
+    return (struct slab_batches){first, SLAB_BATCH, batches - 1};
 }
 
-static hwt_timeout *take_from(struct slab *slab, uint32_t *count)
+static struct slab_batches take_from(struct slab *slab, uint32_t at_once)
 {
     uint64_t seen = load_acquire(&slab->state);
 
@@ -94,37 +100,35 @@ static hwt_timeout *take_from(struct slab *slab, uint32_t *count)
             uint32_t length = (uint32_t)(word >> NUMBER_BITS);
             to.home -= length;
             to.first = (uint32_t)word & NUMBER_MASK;
-            *count = length;
             if (change(slab, &seen, to))
-                return batch;
+                return (struct slab_batches){batch, length, 0};
         } else if (v.used < slab->batches) {
-            to.used++;
-            *count = SLAB_BATCH;
+            to.used += carve(slab, v.used, at_once);
             if (change(slab, &seen, to))
-                return chain(slab, v.used);
+                return chain(slab, v.used, to.used - v.used);
         } else { /* or closed */
-            return NULL;
+            return (struct slab_batches){NULL, 0, 0};
         }
     }
 }
 
 /* Those that are vacant come last: whole slabs of free blocks are what can be given back. */
-static hwt_timeout *search(uint32_t *count)
+static struct slab_batches search(uint32_t at_once)
 {
     struct slab *found, *vacant = NULL;
-    hwt_timeout *batch = NULL;
+    struct slab_batches batches = {NULL, 0, 0};
 
     for (found = slab_newest(); found; found = found->next) {
         if (view_of(load_relaxed(&found->state)).used == 0)
             vacant = found;
-        else if ((batch = take_from(found, count)) != NULL)
+        else if ((batches = take_from(found, at_once)).first != NULL)
             break;
     }
-    if (!batch && vacant && (batch = take_from(vacant, count)) != NULL)
+    if (!batches.first && vacant && (batches = take_from(vacant, at_once)).first != NULL)
         found = vacant;
-    if (batch)
+    if (batches.first)
         store_release(&current, found); /* pairs with slab_take */
-    return batch;
+    return batches;
 }
 
 /*
@@ -141,25 +145,26 @@ static bool map_more(void)
 }
 
 /* Until somebody else has not taken all of what was added. */
-static hwt_timeout *grow(uint32_t *count)
+static struct slab_batches grow(uint32_t at_once)
 {
-    hwt_timeout *batch;
+    struct slab_batches batches;
 
     slab_map_lock();
-    while ((batch = search(count)) == NULL && map_more())
+    while ((batches = search(at_once)).first == NULL && map_more())
         continue;
     slab_map_unlock();
-    return batch;
+    return batches;
 }
 
-hwt_timeout *slab_take(uint32_t *count)
+struct slab_batches slab_take(uint32_t at_once)
 {
     struct slab *slab = load_acquire(&current);
-    hwt_timeout *batch = slab ? take_from(slab, count) : NULL;
+    struct slab_batches batches =
+        slab ? take_from(slab, at_once) : (struct slab_batches){NULL, 0, 0};
 
-    if (!batch)
-        batch = search(count);
-    return batch ? batch : grow(count);
+    if (!batches.first)
+        batches = search(at_once);
+    return batches.first ? batches : grow(at_once);
 }
 
 /* ---- coming home ---- */

@@ -14,7 +14,7 @@
  * Blocks in circulation (in use, in a magazine, in a depot, in the hands of who sorts them) are
  * those carved and not at home: used * SLAB_BATCH - home. The steps, and who takes them:
  *
- *    carve   used + 1             any thread: the new batch is in circulation, and its own
+ *    carve   used + n             any thread: the new batches are in circulation, and its own
  *    fetch   home - n, next one   any thread: so is that one
  *    bring   home + n             whoever sorts free blocks: his to give
  *    claim   only if home == used * SLAB_BATCH: CLOSED, home and first 0
@@ -37,8 +37,18 @@
 /* Maps the first slab, unless that is done. 0 or -ENOMEM. */
 int slab_prepare(void);
 
-/* A chain by `link.next` of blocks, *count in all; NULL: no memory. Any thread. */
-hwt_timeout *slab_take(uint32_t *count);
+/*
+ * Free blocks, for one CPU: a chain of them by `link.next`, and so many more chains, of SLAB_BATCH
+ * each, that lie behind it in memory. What was never used comes by whole pages: where those of two
+ * CPUs take turns in a page, each fetches lines ahead that the other one is about to write.
+ */
+struct slab_batches {
+    hwt_timeout *first; /* NULL: no memory */
+    uint32_t length;
+    uint32_t more;
+};
+/* Any thread. `at_once`: how many batches are carved, if any are; a power of two. */
+struct slab_batches slab_take(uint32_t at_once);
 
 /*
  * Brings free blocks home: a few at a time, so that never many are out of everybody's reach. Any

@@ -315,6 +315,21 @@ size_t resident_bytes(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+bool go_to_cpu(unsigned n)
+{
+    static cpu_set_t all;
+    cpu_set_t one;
+    size_t cpu = 0;
+
+    if (CPU_COUNT(&all) == 0 && sched_getaffinity(0, sizeof all, &all) != 0)
+        return false;
+    for (n %= (unsigned)CPU_COUNT(&all); !CPU_ISSET(cpu, &all) || n-- > 0; cpu++)
+        continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return CPU_COUNT(&all) > 1 && sched_setaffinity(0, sizeof one, &one) == 0;
+}
+
 bool under_sanitizer(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

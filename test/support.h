@@ -121,6 +121,7 @@ bool wait_threads(unsigned count); /* a thread that was joined is listed a momen
 /* ---- the process ---- */
 unsigned thread_count(void);
 size_t resident_bytes(void);
+bool go_to_cpu(unsigned n); /* of those there are, around again; false: there is only one */
 bool under_sanitizer(void); /* memory and address-space figures mean nothing there */
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The word of a slab (slab.h): two threads carve, fetch, use and bring blocks, a third one claims
- * the slab when all of it is at home, lets its pages go, and reopens it. A block belongs to one
- * thread at a time, what its owner writes into it is seen by the next (`content` is not atomic:
- * relacy reports the race), pages go only when nobody has a block of them, and none is lost.
+ * The word of a slab (slab.h): two threads carve blocks, two at once, fetch, use and bring them; a
+ * third one claims the slab when all of it is at home, lets its pages go, and reopens it. A block
+ * belongs to one thread at a time, what its owner writes into it is seen by the next (`content` is
+ * not atomic: relacy reports the race), pages go only when nobody has a block of them, and none is
+ * lost.
  */
 #include "model.h"
 
@@ -17,6 +18,7 @@ enum {
     BROUGHT_RELAXED,
     FETCHED_RELAXED,
     LINKED_AFTER_BRINGING,
+    CARVED_IN_TWO_STEPS,
 };
 
 static const model_case mutants[] = {
@@ -29,12 +31,23 @@ static const model_case mutants[] = {
     {BROUGHT_RELAXED, "bringing does not release"},
     {FETCHED_RELAXED, "fetching does not acquire"},
     {LINKED_AFTER_BRINGING, "batch linked after it was brought"},
+    {CARVED_IN_TWO_STEPS, "carved by a look and a store"},
 };
 
-enum corner { CARVED_AGAIN, FETCHED, LOST_RACE, CLAIMED, FOUND_CLOSED, NOTHING_LEFT, CORNERS };
+enum corner {
+    CARVED_AGAIN,
+    CARVED_TWO,
+    CARVED_THE_REST,
+    FETCHED,
+    LOST_RACE,
+    CLAIMED,
+    FOUND_CLOSED,
+    NOTHING_LEFT,
+    CORNERS
+};
 
 /* A batch is one block here. */
-enum { USERS = 2, BLOCKS = 3, ROUNDS = 4, CLOSED = 15 };
+enum { USERS = 2, BLOCKS = 3, AT_ONCE = 2, ROUNDS = 4, CLOSED = 15 };
 
 struct view {
     unsigned used, home, first;
@@ -62,9 +75,13 @@ struct slab : rl::test_suite<slab, USERS + 1> {
             content[b]($) = 0;
             owner[b] = 0;
         }
+        unsigned count = 0, mine[BLOCKS];
+
         going = false;
         vacated = 0;
-        bring(take());
+        take(mine, count);
+        while (count > 0)
+            bring(mine[--count]);
     }
 
     static unsigned after_change(unsigned seen, view v)
@@ -88,7 +105,14 @@ struct slab : rl::test_suite<slab, USERS + 1> {
         store_relaxed(word[b], rl::rand(BLOCKS + 1));
     }
 
-    unsigned take()
+    /* How many are carved: up to the next multiple. */
+    static unsigned carve(unsigned used)
+    {
+        unsigned to_multiple = AT_ONCE - used % AT_ONCE, rest = BLOCKS - used;
+        return to_multiple < rest ? to_multiple : rest;
+    }
+
+    bool take(unsigned *mine, unsigned &count)
     {
         bool relaxed = mutant == FETCHED_RELAXED;
         unsigned seen = relaxed ? load_relaxed(state) : load_acquire(state);
@@ -100,20 +124,24 @@ struct slab : rl::test_suite<slab, USERS + 1> {
                 to.home--;
                 if (change(seen, to, relaxed)) {
                     model_corner(FETCHED);
-                    use(v.first);
-                    return v.first;
+                    use(mine[count++] = v.first);
+                    return true;
                 }
             } else if (v.used < BLOCKS) {
-                to.used++;
-                if (change(seen, to, false)) {
+                to.used += carve(v.used);
+                if (mutant == CARVED_IN_TWO_STEPS)
+                    store_release(state, after_change(seen, to));
+                if (mutant == CARVED_IN_TWO_STEPS || change(seen, to, false)) {
                     if (vacated)
                         model_corner(CARVED_AGAIN);
-                    use(to.used);
-                    return to.used;
+                    model_corner(to.used - v.used == AT_ONCE ? CARVED_TWO : CARVED_THE_REST);
+                    for (unsigned b = v.used + 1; b <= to.used; b++)
+                        use(mine[count++] = b);
+                    return true;
                 }
             } else {
                 model_corner(v.used == CLOSED ? FOUND_CLOSED : NOTHING_LEFT);
-                return 0;
+                return false;
             }
             model_corner(LOST_RACE);
         }
@@ -179,11 +207,10 @@ struct slab : rl::test_suite<slab, USERS + 1> {
 
     void user()
     {
-        unsigned mine[ROUNDS], count = 0;
+        unsigned mine[ROUNDS * AT_ONCE], count = 0;
 
         for (unsigned i = 0; i < ROUNDS; i++) {
-            if (unsigned b = take())
-                mine[count++] = b;
+            take(mine, count);
             if (count && rl::rand(3))
                 bring(mine[--count]);
         }
@@ -203,12 +230,12 @@ struct slab : rl::test_suite<slab, USERS + 1> {
 
     void after()
     {
-        unsigned left = 0;
+        unsigned left = 0, all[ROUNDS * AT_ONCE];
         view v = view_of(load_relaxed(state));
 
         RL_ASSERT(v.home == v.used && v.used <= BLOCKS);
-        while (take())
-            left++;
+        while (take(all, left))
+            continue;
         RL_ASSERT(left == BLOCKS);
     }
 };

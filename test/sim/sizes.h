@@ -23,6 +23,9 @@
 #define LANE_REARMED     1u
 
 #define SLAB_BATCH      2
+#define CARVE_MOST      2
+#define CARVE_ALL       4
+#define CARVE_LEAST     1
 #define SLAB_BLOCKS     8
 #define SLAB_BINS       4
 #define GROW_PART       2

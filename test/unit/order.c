@@ -410,21 +410,6 @@ WHEEL_TEST(order, handed_over_in_order)
 
 /* ---- between CPUs ---- */
 
-static bool go_to_cpu(unsigned n)
-{
-    static cpu_set_t all;
-    cpu_set_t one;
-    size_t cpu = 0;
-
-    if (CPU_COUNT(&all) == 0 && sched_getaffinity(0, sizeof all, &all) != 0)
-        return false;
-    for (n %= (unsigned)CPU_COUNT(&all); !CPU_ISSET(cpu, &all) || n-- > 0; cpu++)
-        continue;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    return CPU_COUNT(&all) > 1 && sched_setaffinity(0, sizeof one, &one) == 0;
-}
-
 static void migrating(hwt_wheel_kind wheel, uint64_t delay, size_t count, size_t stay)
 {
     open_rig(wheel);

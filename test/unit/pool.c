@@ -235,6 +235,60 @@ Test(pool, a_worker_returns_batches)
     free(hand.block);
 }
 
+/* ---- across CPUs ---- */
+
+#define STRETCH ((size_t)pool_stretch() * SLAB_BATCH)
+
+static void to_cpu(unsigned n)
+{
+    if (!go_to_cpu(n))
+        cr_skip_test("there is one CPU");
+}
+
+/* Turn about, a batch at a time: what was never used comes by stretches, each for one CPU. */
+Test(pool, cpus_share_no_page_of_new_blocks)
+{
+    struct hand hand[2] = {hand_of(4 * STRETCH), hand_of(4 * STRETCH)};
+
+    for (unsigned i = 0; i < 8 * pool_stretch(); i++) {
+        to_cpu(i % 2);
+        take_many(&hand[i % 2], SLAB_BATCH);
+    }
+    for (size_t i = 0; i < 8 * STRETCH; i++) {
+        const struct hand *mine = &hand[i % 2];
+        const hwt_timeout *first = mine->block[i / 2 / STRETCH * STRETCH];
+        cr_assert_eq((uintptr_t)first % (STRETCH * sizeof *first), 0);
+        cr_assert_eq(mine->block[i / 2], first + i / 2 % STRETCH);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        give_down_to(&hand[i], 0);
+        free(hand[i].block);
+    }
+}
+
+/* G6: no more is left to a CPU than one stretch, and that only as long as there is other memory. */
+Test(pool, what_lies_with_one_cpu_is_there_for_all)
+{
+    struct hand hand = hand_of(STRETCH * 100);
+    size_t most;
+
+    to_cpu(0);
+    take_many(&hand, 50 * STRETCH);
+    give_down_to(&hand, 0);
+    most = slab_available();
+    to_cpu(1);
+    take_many(&hand, 49 * STRETCH - 2 * POOL_BATCH);
+    cr_assert_eq(slab_available(), most, "carved, with more than a stretch in the depot");
+    atomic_store(&memory_is_short, true);
+    while (take(&hand))
+        continue;
+    atomic_store(&memory_is_short, false);
+    cr_assert_eq(slab_available(), 0);
+    cr_assert_eq(hand.count, slab_total(), "not all can be had");
+    give_down_to(&hand, 0);
+    free(hand.block);
+}
+
 /* ---- many threads at once ---- */
 
 #define THREADS 4
