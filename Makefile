@@ -46,6 +46,7 @@ prefix     ?= $(or $(PREFIX),/usr/local)
 libdir     ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 pcdir      := $(libdir)/pkgconfig
+cmakedir   := $(libdir)/cmake/hwt
 
 version_part = $(shell sed -n 's/^\#define HWT_VERSION_$(1) *\([0-9]*\).*/\1/p' include/hwt.h)
 MAJOR   := $(call version_part,MAJOR)
@@ -189,6 +190,7 @@ SCRIPTS  := $(wildcard test/*.sh test/*/*.sh bench/*.sh bench/*/*.sh .ci/*)
 
 # Which file is installed where. Both install and uninstall follow this list.
 INSTALLED := $(includedir)/hwt.h $(pcdir)/hwt.pc \
+	$(cmakedir)/hwt-config.cmake $(cmakedir)/hwt-config-version.cmake \
 	$(addprefix $(libdir)/,libhwt.a $(REALNAME) $(SONAME) libhwt.so)
 
 # ---- the library ----
@@ -298,8 +300,17 @@ staged = $(call quoted,$(DESTDIR)$(1))
 blanks = $(if $(word 2,x$(prefix)x$(libdir)x$(includedir)), \
 	$(error prefix, libdir and includedir cannot have blanks in their names))
 
+# What says to others where the rest is: a template of src/, filled in.
+define fill
+	$(Q)sed -e 's,@prefix@,$(abspath $(prefix)),; s,@libdir@,$(abspath $(libdir)),' \
+		-e 's,@includedir@,$(abspath $(includedir)),' \
+		-e 's,@version@,$(VERSION),; s,@major@,$(MAJOR),' \
+		src/$(notdir $(1)).in >$(call staged,$(1))
+	$(Q)chmod 644 $(call staged,$(1))
+endef
+
 .PHONY: install
-install: all ## build: Install header, libraries, hwt.pc (DESTDIR, prefix, libdir, includedir)
+install: all ## build: Install header, libraries, package files (DESTDIR, prefix, libdir, includedir)
 	$(blanks)$(call say,INSTALL,$(DESTDIR)$(prefix))
 	$(Q)$(INSTALL) -d $(foreach d,$(sort $(dir $(INSTALLED))),$(call staged,$(d)))
 	$(Q)$(INSTALL) -m 644 include/hwt.h $(call staged,$(includedir)/hwt.h)
@@ -307,15 +318,16 @@ install: all ## build: Install header, libraries, hwt.pc (DESTDIR, prefix, libdi
 	$(Q)$(INSTALL) -m 755 $(B)/$(REALNAME) $(call staged,$(libdir)/$(REALNAME))
 	$(Q)ln -sf $(REALNAME) $(call staged,$(libdir)/$(SONAME))
 	$(Q)ln -sf $(SONAME) $(call staged,$(libdir)/libhwt.so)
-	$(Q)sed -e 's,@prefix@,$(prefix),; s,@libdir@,$(libdir),; s,@includedir@,$(includedir),' \
-		-e 's,@version@,$(VERSION),' src/hwt.pc.in >$(call staged,$(pcdir)/hwt.pc)
-	$(Q)chmod 644 $(call staged,$(pcdir)/hwt.pc)
+	$(call fill,$(pcdir)/hwt.pc)
+	$(call fill,$(cmakedir)/hwt-config.cmake)
+	$(call fill,$(cmakedir)/hwt-config-version.cmake)
 	$(Q)$(if $(DESTDIR),:,[ "$$(id -u)" != 0 ] || ldconfig || :)
 
 .PHONY: uninstall
 uninstall: ## build: Remove what install puts there, with the same variables
 	$(blanks)$(call say,REMOVE,$(DESTDIR)$(prefix))
 	$(Q)rm -f $(foreach f,$(INSTALLED),$(call staged,$(f)))
+	$(Q)rmdir $(call staged,$(cmakedir)) 2>/dev/null || :
 
 # The same bytes for the same commit, whoever packs it.
 RELEASE := libhwt-$(VERSION)

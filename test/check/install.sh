@@ -83,13 +83,15 @@ use() # prefix libdir
 # A plain prefix.
 mk install prefix="$tmp/usr"
 for f in include/hwt.h lib/libhwt.a lib/libhwt.so lib/libhwt.so.1 lib/libhwt.so.1.1.0 \
-    lib/pkgconfig/hwt.pc; do
+    lib/pkgconfig/hwt.pc lib/cmake/hwt/hwt-config.cmake \
+    lib/cmake/hwt/hwt-config-version.cmake; do
     [ -e "$tmp/usr/$f" ] || fail "$f is not installed"
 done
 use "$tmp/usr" "$tmp/usr/lib"
 files "$tmp/usr" >"$tmp/plain"
 mk uninstall prefix="$tmp/usr"
 [ -z "$(files "$tmp/usr")" ] || fail "uninstall left $(files "$tmp/usr")"
+[ ! -e "$tmp/usr/lib/cmake/hwt" ] || fail "uninstall left a folder that is the library's alone"
 
 # Folders of one's own.
 mk install prefix="$tmp/own" libdir="$tmp/own/lib64/deep" includedir="$tmp/own/headers"
@@ -100,7 +102,8 @@ mk uninstall prefix="$tmp/own" libdir="$tmp/own/lib64/deep" includedir="$tmp/own
 # A package's staging folder: the same files, and no trace of DESTDIR in them.
 mk install DESTDIR="$tmp/stage" prefix=/usr
 files "$tmp/stage/usr" | diff "$tmp/plain" - || fail "DESTDIR installs other files"
-! grep -q "$tmp" "$tmp/stage/usr/lib/pkgconfig/hwt.pc" || fail "DESTDIR is in hwt.pc"
+! grep -r "$tmp" "$tmp/stage/usr/lib/pkgconfig" "$tmp/stage/usr/lib/cmake" ||
+    fail "DESTDIR is in what is installed"
 mk uninstall DESTDIR="$tmp/stage" prefix=/usr
 [ -z "$(files "$tmp/stage")" ] || fail "uninstall left $(files "$tmp/stage")"
 
