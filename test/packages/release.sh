@@ -30,7 +30,7 @@ git ls-tree -r --name-only HEAD | LC_ALL=C sort >"$dir/committed"
 diff "$dir/committed" "$dir/inside"
 
 # A machine with a compiler and make.
-absent=" git apt-get sudo pkg-config pkgconf valgrind xz redis-server musl-gcc clang clang++ "
+absent=" git apt-get sudo pkg-config pkgconf valgrind xz redis-server musl-gcc clang clang++ cmake "
 mkdir "$dir/bin"
 IFS=: read -ra path <<<"$PATH"
 for folder in "${path[@]}"; do
@@ -51,7 +51,7 @@ make -j2 check NODEPS=1 VALIDATED=unit/wheel >"$dir/log" 2>&1 ||
     fail "make check fails in a release"
 tail -n 1 "$dir/log" | grep -qE '^[0-9]+ passed, 0 failed, [0-9]+ skipped$' || fail "its last line"
 for part in check/tree.*'git clone' check/replay.*xz-utils check/dlopen.*musl-tools \
-    check/instructions.*valgrind check/header.*clang 'uv_loop.*libuv1-dev' \
+    check/instructions.*valgrind check/header.*clang check/cmake.*cmake 'uv_loop.*libuv1-dev' \
     'event_loop.*libevent-dev' 'glib_pool.*libglib2.0-dev' 'lock_watchdog.*libhiredis-dev'; do
     grep -q "^left out: .*$part" "$dir/log" || fail "it does not name ${part/.\*/: }"
 done
