@@ -67,15 +67,18 @@ static void distribute(const uint64_t *packed, unsigned count, uint64_t from, ui
 }
 
 /*
- * Entries of packed timeouts that are nearly in order: each goes to its place as it comes. False:
- * it would take long, and they are not sorted.
+ * Entries of packed timeouts that are nearly in order: all are read first, so that the wait for one
+ * is spent on the others, and then each goes to its place. False: it would take long, and they are
+ * not sorted.
  */
 static bool enter_in_order(const uint64_t *packed, unsigned count, struct entry *entry)
 {
     unsigned patience = FEW_IN_BIN * count;
 
-    for (unsigned i = 0; i < count; i++) {
-        struct entry coming = entry_of(packed_timeout(packed[i]));
+    for (unsigned i = 0; i < count; i++)
+        entry[i] = entry_of(packed_timeout(packed[i]));
+    for (unsigned i = 1; i < count; i++) {
+        struct entry coming = entry[i];
         unsigned at = i;
         while (unlikely(at > 0 && entry_before(&coming, &entry[at - 1])) && patience > 0) {
             entry[at] = entry[at - 1];
