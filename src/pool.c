@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "platform.h"
 
@@ -213,17 +214,34 @@ static struct slab_batches from_others(unsigned mine, int32_t keep)
     return batches;
 }
 
-/* What lies behind the first batch goes to the depot, and is taken from there in order. */
+/* The first batch is used at once. What lies behind it is taken from the depot in order. */
+static void keep_carved(unsigned depot, const struct slab_batches *carved)
+{
+    for (size_t i = carved->more; i > 0; i--)
+        depot_push(depot, carved->first + i * SLAB_BATCH, SLAB_BATCH);
+}
+
+/* What came home after it came from the same CPU, mostly: as much of that as would be carved. */
+static void keep_fetched(unsigned depot)
+{
+    struct slab_batches batch;
+
+    for (uint32_t i = 1; i < pool_stretch() && (batch = slab_fetch()).first; i++)
+        depot_push(depot, batch.first, batch.length);
+}
+
 static struct slab_batches from_slabs(unsigned mine)
 {
     struct slab_batches batches = slab_take(pool_stretch());
 
-    for (size_t i = batches.more; i > 0; i--)
-        depot_push(mine, batches.first + i * SLAB_BATCH, SLAB_BATCH);
+    if (batches.more > 0)
+        keep_carved(mine, &batches);
+    else if (batches.first)
+        keep_fetched(mine);
     return batches;
 }
 
-/* What was carved for another CPU is left to it, as long as there is other memory. */
+/* What was taken for another CPU is left to it, as long as there is other memory. */
 bool pool_refill(void)
 {
     unsigned mine = platform_cpu() & (depots_used() - 1);
@@ -291,20 +309,35 @@ void pool_return_flush(struct pool_return *batch, unsigned depot)
 /* ---- bringing home ---- */
 
 /*
- * Every block of these batches, to its slab. The batches are walked side by side, so that the wait
- * for the memory of one is spent on the others.
+ * Fetches every block of these batches. They are walked side by side, so that the wait for the
+ * memory of one is spent on the others.
  */
-static void sort(struct slab_sorter *sorter, hwt_timeout **batch, unsigned count)
+static void fetch(hwt_timeout *const *batches, unsigned count)
 {
+    const hwt_timeout *at[PORTION];
+
+    memcpy(at, batches, count * sizeof *at);
     while (count > 0) {
         for (unsigned i = 0; i < count;) {
-            hwt_timeout *block = batch[i], *next = next_free(block);
-            __builtin_prefetch(next, 1);
-            batch[i] = next;
-            if (next)
+            at[i] = next_free(at[i]);
+            __builtin_prefetch(at[i], 1);
+            if (at[i])
                 i++;
             else
-                batch[i] = batch[--count];
+                at[i] = at[--count];
+        }
+    }
+}
+
+/* Batch by batch: what one CPU has used stays together, and apart from what others have. */
+static void sort(struct slab_sorter *sorter, hwt_timeout *const *batches, unsigned count)
+{
+    hwt_timeout *next;
+
+    fetch(batches, count);
+    for (unsigned i = 0; i < count; i++) {
+        for (hwt_timeout *block = batches[i]; block; block = next) {
+            next = next_free(block);
             slab_sort(sorter, block);
         }
     }

@@ -2,11 +2,12 @@
 /*
  * Free timeouts: one pool for the process. Blocks of one cache line come from slabs and go round:
  * a thread keeps a magazine of free ones, and exchanges batches of them with the depot of its CPU.
- * New blocks come by stretches, so that no two CPUs take turns within a page; what is left of one
- * lies in the depot of the CPU that it is for, and others leave that much to it. When much has
- * become free, the depots are emptied, portion by portion, and every block goes back to its slab
- * (slab.h), where it is taken from again before a new slab is carved, or given back to the system
- * with all the others. All but the mapping of a new slab is free of locks.
+ * Blocks come from the slabs by stretches, so that no two CPUs take turns within a page; what is
+ * left of one lies in the depot of the CPU that it is for, and others leave that much to it. When
+ * much has become free, the depots are emptied, portion by portion, and every block goes back to
+ * its slab (slab.h), where it is taken from again before a new slab is carved, by stretches as
+ * well, or given back to the system with all the others. All but the mapping of a new slab is free
+ * of locks.
  *
  * The addresses are never unmapped, only their pages are given back (pool_trim): a handle that
  * outlives its timer stays valid (G9), and the head of a depot may be read by somebody who is too
@@ -35,7 +36,7 @@ extern HIDDEN _Thread_local struct magazine pool_magazine;
 bool pool_refill(void);
 void pool_give_slowly(hwt_timeout *block);
 
-/* How many batches of new blocks a CPU gets at once, and keeps from others as long as they can. */
+/* How many batches a CPU gets from the slabs at once, and keeps from others as long as they can. */
 uint32_t pool_stretch(void);
 
 /* Before anything else, by whoever creates a timer. 0 or -ENOMEM. */

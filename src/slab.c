@@ -112,6 +112,14 @@ static struct slab_batches take_from(struct slab *slab, uint32_t at_once)
     }
 }
 
+struct slab_batches slab_fetch(void)
+{
+    struct slab *slab = load_acquire(&current);
+    bool any = slab && view_of(load_relaxed(&slab->state)).first != 0;
+
+    return any ? take_from(slab, 1) : (struct slab_batches){NULL, 0, 0};
+}
+
 /* Those that are vacant come last: whole slabs of free blocks are what can be given back. */
 static struct slab_batches search(uint32_t at_once)
 {
