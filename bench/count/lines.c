@@ -6,7 +6,10 @@
  * told that it runs on a CPU of its own, so that machines larger than this one can be looked at.
  *
  * A transfer is an access that finds the line in another thread's cache: a read of what another
- * one wrote last, or a write to what another one has read or written since.
+ * one wrote last, or a write to what another one has read or written since. A line is shared if one
+ * producer writes what another one wrote last more often than once in a thousand pairs; else, as
+ * what is done once round a lane's ring, or once a second, it is seldom shared. A thread's own
+ * stack is left out: to look at it takes so long that the library would not trust its clock.
  */
 #include <hwt.h>
 
@@ -20,10 +23,14 @@
 #include "lines.h"
 #include "suite/harness.h"
 
-#define DEPTH     1024
-#define PRODUCERS 128
-#define OTHERS    PRODUCERS /* the number of every thread that is not a producer: the worker */
-#define TABLE     (1u << 20)
+#define DEPTH      1024
+#define PRODUCERS  128
+#define OTHERS     PRODUCERS /* the number of every thread that is not a producer: the worker */
+#define TABLE      (1u << 20)
+#define SELDOM     1000 /* pairs for each change of hands, and more */
+#define STACK      (64u << 10)
+/* So many pairs go more than once round a lane's ring, so that all of it has been used. */
+#define ONCE_ROUND 20000
 
 /* ---- what is known of a line ---- */
 struct line {
@@ -31,6 +38,7 @@ struct line {
     uint64_t holders[PRODUCERS / 64 + 1]; /* who has it in the cache */
     uint64_t writers[PRODUCERS / 64 + 1]; /* who has written it since recording began */
     unsigned last_writer;
+    uint64_t changes;     /* of that, from one producer to another */
     const void *place[2]; /* in the code: of the two latest writers */
 };
 
@@ -103,16 +111,23 @@ static void take(struct line *line, bool write, const void *place)
             line->place[0] = place;
         }
         add(line->writers, me);
+        line->changes += me != OTHERS && line->last_writer < OTHERS && line->last_writer != me;
         line->last_writer = me;
     }
     add(line->holders, me);
+}
+
+static bool on_own_stack(const volatile void *address)
+{
+    return (uintptr_t)address - (uintptr_t)__builtin_frame_address(0) < STACK;
 }
 
 void line_access(const volatile void *address, size_t size, bool write, const void *place)
 {
     uintptr_t first = (uintptr_t)address / BENCH_LINE, last;
 
-    if (!atomic_load_explicit(&recording, memory_order_relaxed) || size == 0)
+    if (!atomic_load_explicit(&recording, memory_order_relaxed) || size == 0 ||
+        on_own_stack(address))
         return;
     last = ((uintptr_t)address + size - 1) / BENCH_LINE;
     pthread_mutex_lock(&lock);
@@ -207,7 +222,7 @@ static void *produce(void *arg)
     me = p->number;
     for (unsigned i = 0; i < DEPTH; i++)
         one_pair(p);
-    many_pairs(p, p->shared->pairs);
+    many_pairs(p, ONCE_ROUND);
     pthread_barrier_wait(&p->shared->step);
     pthread_barrier_wait(&p->shared->step); /* between the two, recording begins */
     many_pairs(p, p->shared->pairs);
@@ -272,27 +287,31 @@ static void name_place(const void *place)
 }
 
 struct summary {
-    uint64_t shared, written;
+    uint64_t shared, seldom, written;
 };
 
-static void summarize(struct summary *s)
+static void show(const struct line *line, uint64_t pairs)
+{
+    printf("  line %#lx went from one producer to another once in %.0f pairs, among others at\n",
+           (unsigned long)line->address, (double)pairs / (double)line->changes);
+    name_place(line->place[0]);
+    name_place(line->place[1]);
+}
+
+static void summarize(struct summary *s, uint64_t pairs)
 {
     unsigned shown = 0;
 
     memset(s, 0, sizeof(*s));
     for (size_t i = 0; i < TABLE; i++) {
-        struct line *line = &table[i];
-        unsigned all = size_of(line->writers);
-        unsigned by = all - has(line->writers, OTHERS);
+        const struct line *line = &table[i];
+        bool often = line->changes * SELDOM > pairs;
 
-        s->written += by > 0;
-        s->shared += by > 1;
-        if (by > 1 && shown++ < 5) {
-            printf("  line %#lx was written by %u producers%s, among others at\n",
-                   (unsigned long)line->address, by, all > by ? " and the worker" : "");
-            name_place(line->place[0]);
-            name_place(line->place[1]);
-        }
+        s->written += size_of(line->writers) > has(line->writers, OTHERS);
+        s->shared += often;
+        s->seldom += line->changes > 0 && !often;
+        if (line->changes > 0 && shown++ < 5)
+            show(line, pairs);
     }
 }
 
@@ -302,12 +321,14 @@ static void report(struct bench *b, unsigned producers, uint64_t pairs)
     struct bench_row row = {"hwt", "steady state", producers, pairs, "", "", 0};
     struct summary s;
 
-    summarize(&s);
+    summarize(&s, pairs * producers);
     row.metric = "shared lines";
     row.unit = "lines";
     row.limit = BENCH_NONE;
     bench_value(b, &row, (double)s.shared);
     row.limit = 0;
+    row.metric = "seldom shared";
+    bench_value(b, &row, (double)s.seldom);
     row.metric = "lines each";
     bench_value(b, &row, (double)s.written / producers);
     row.metric = "from producers";
@@ -332,7 +353,7 @@ int main(int argc, char **argv)
     bench_open(&b, argc, argv, "cache lines that producers write, on simulated machines");
     table = bench_alloc(TABLE * sizeof(*table));
     for (unsigned i = 0; i < sizeof(producers) / sizeof(*producers) - (b.quick ? 2 : 0); i++) {
-        uint64_t pairs = b.quick ? 12500 : 20000; /* 20000: more than once round a lane's ring */
+        uint64_t pairs = b.quick ? 12500 : ONCE_ROUND;
 
         simulated_cpus = producers[i];
         bench_progress(&b, "%u producers", producers[i]);

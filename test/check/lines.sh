@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# No cache line goes from one producer to another in the steady state, however many there are: an
+# instrumented library is watched access by access, as a machine of 2 and of 16 CPUs would see it.
+
+set -eu
+cd "$(dirname "$0")/../.."
+: "${BUILD:=build}" "${CC:=gcc}" "${MAKE:=make}"
+unset MAKEFLAGS MFLAGS
+if [ "${KIND:-release}" != release ]; then
+    echo "the instrumented library stands beside the release build, not beside $KIND"
+    exit 77
+fi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+"$MAKE" -s NODEPS=1 KIND=release BUILD="$BUILD" CC="$CC" "$BUILD/bench/lines" >"$tmp/log" 2>&1 ||
+    { cat "$tmp/log"; exit 1; }
+"$BUILD/bench/lines" --quick --json "$tmp/figures" >"$tmp/rows" 2>&1 || { cat "$tmp/rows"; exit 1; }
+
+shared='"metric":"shared lines","unit":"lines","median":'
+rows=$(grep -c "$shared" "$tmp/figures" || true)
+none=$(grep -c "${shared}0," "$tmp/figures" || true)
+if [ "$rows" != 2 ] || [ "$none" != 2 ]; then
+    cat "$tmp/rows"
+    exit 1
+fi
+# It watches at all.
+grep -qE '"metric":"writes","unit":"/pair","median":[1-9]' "$tmp/figures" ||
+    { cat "$tmp/rows"; exit 1; }
+echo "0 lines shared"
