@@ -32,7 +32,7 @@ include bench/count/count.mk
 include bench/peers/peers.mk
 include bench/inflight/inflight.mk
 
-BENCHES := $(SUITE) $(STRUCTURES) $(LINES)
+BENCHES := $(SUITE) $(STRUCTURES) $(COUNTS)
 
 .PHONY: bench-programs bench bench-peers
 bench-programs: $(BENCHES) $(INFLIGHT) $(PEERS) $(REPLAY) ## keep: Build the benchmarks and the replay
@@ -50,5 +50,5 @@ bench-peers: deps ## measure: Measure other timers beside this one: those that a
 	@BUILD=$(BUILD) bench/peers/run.sh $(PEERS) $(BENCH_FLAGS) --json $(PEERS_JSON)
 	@bench/summary.sh $(PEERS_JSON)
 
--include $(patsubst %.o,%.d,$(sort $(REPLAY_O) $(HARNESS_O) $(SUITE_O) $(STRUCTURES_O) $(LINES_O) \
+-include $(patsubst %.o,%.d,$(sort $(REPLAY_O) $(HARNESS_O) $(SUITE_O) $(STRUCTURES_O) $(COUNTS_O) \
 	$(PEERS_O) $(INFLIGHT_O)))

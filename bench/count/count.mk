@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Counts cache lines: a library compiled for ThreadSanitizer, with hooks of its own instead of the
+# Counts cache lines and accesses: a library compiled for ThreadSanitizer, with hooks of its own instead of the
 # sanitizer's. Only beside a release build, whose make then calls one for the other kind.
 # (test/check/instructions.sh compiles instructions.c itself.)
 
@@ -9,9 +9,9 @@ ifeq ($(KIND),release)
 tsan-library:
 	@$(MAKE) --no-print-directory KIND=tsan $(BUILD)/tsan/libhwt.a
 
-LINES   := $(B)/bench/lines
-LINES_O := $(addprefix $(O)/bench/,count/lines.o count/hooks.o support.o suite/harness.o)
+COUNTS   := $(addprefix $(B)/bench/,lines waits)
+COUNTS_O := $(addprefix $(O)/bench/count/,lines.o waits.o hooks.o)
 
-$(LINES): $(LINES_O) tsan-library
+$(COUNTS): $(B)/bench/%: $(O)/bench/count/%.o $(O)/bench/count/hooks.o $(HARNESS_O) tsan-library
 	$(call link_bench,-no-pie $(BUILD)/tsan/libhwt.a -lm)
 endif
