@@ -25,6 +25,8 @@ static void lane_init(struct lanes *lanes, unsigned index)
     segment_link(lane->first, far);
     store_relaxed(&lane->tail[0], lane->first->slot);
     store_relaxed(&lane->tail[1], far->slot);
+    store_relaxed(&lane->survey[0].at, lane->first);
+    store_relaxed(&lane->survey[1].at, far);
     store_relaxed(&lane->earliest, UINT64_MAX);
     store_relaxed(&lane->moved, UINT64_MAX);
     lane->mail_earliest = UINT64_MAX;
@@ -118,18 +120,38 @@ int lane_settle(struct lane *lane, lane_slot *slot, uint64_t filled)
     return -ESHUTDOWN;
 }
 
-/* Once for so many submissions: time to give back what is not needed any more. */
-__attribute__((noinline)) lane_slot *lane_go_on_after(struct segment *segment)
+static struct survey *survey_of(const struct segment *segment)
+{
+    return &segment->lane->survey[segment->far];
+}
+
+/* Once for so many submissions: time to give back what is not needed any more, a piece of it. */
+static void keep_house(const struct segment *segment)
+{
+    if (!segment_give_back(survey_of(segment)))
+        pool_ease_on();
+}
+
+__attribute__((noinline)) lane_slot *lane_next_segment(struct segment *segment)
 {
     pool_ease();
-    return segment_after(segment)->slot;
+    keep_house(segment);
+    return segment_after(segment, survey_of(segment))->slot;
+}
+
+__attribute__((noinline)) lane_slot *lane_go_on_after(lane_slot *slot)
+{
+    if (segment_ends_at(slot + 1))
+        return lane_next_segment(segment_of(slot));
+    keep_house(segment_of(slot));
+    return slot + 1;
 }
 
 void lane_turn(struct lane *lane, lane_slot *slot)
 {
     for (unsigned far = 0; far < 2; far++) {
         if (load_acquire(&lane->tail[far]) == slot)
-            store_release(&lane->tail[far], lane_go_on_after(segment_of(slot)));
+            store_release(&lane->tail[far], lane_go_on_after(slot));
     }
 }
 
@@ -155,8 +177,9 @@ static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
     struct segment *segment = segment_of(load_acquire(tail));
 
     for (unsigned tries = 0; !slot && tries < SEGMENT_TRIES; tries++) {
-        segment = tries + 1 < SEGMENT_TRIES ? segment_with_room(&lanes->store, segment)
-                                            : segment_add(&lanes->store, segment);
+        segment = tries + 1 < SEGMENT_TRIES
+                      ? segment_with_room(&lanes->store, segment, survey_of(segment))
+                      : segment_add(&lanes->store, segment);
         if (!segment)
             return NULL;
         store_release(tail, segment->slot);

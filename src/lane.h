@@ -46,6 +46,7 @@ typedef _Atomic(hwt_timeout *) rearmed_place;
 struct lane {
     /* written by the producers on this CPU at every submission */
     alignas(CACHE_PAIR) _Atomic(lane_slot *) tail[2]; /* the next one to try, near and far: hints */
+    struct survey survey[2];                          /* of these segments, once a lap */
 
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
     alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* not above that of any of its segments */

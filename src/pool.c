@@ -344,18 +344,18 @@ static void sort(struct slab_sorter *sorter, hwt_timeout *const *batches, unsign
 }
 
 /* True: the depot may have more. */
-static bool sort_portion(struct slab_sorter *sorter, unsigned depot, size_t *most)
+static bool sort_portion(struct slab_sorter *sorter, unsigned depot, unsigned portion, size_t *most)
 {
     hwt_timeout *batch[PORTION] = {NULL};
     size_t blocks = 0;
     unsigned count = 0;
 
-    while (count < PORTION && (batch[count] = depot_pop(depot)) != NULL)
+    while (count < portion && (batch[count] = depot_pop(depot)) != NULL)
         blocks += batch[count++]->batch_length;
     sort(sorter, batch, count);
     slab_sort_end(sorter);
     *most -= blocks < *most ? blocks : *most;
-    return count == PORTION;
+    return count == portion;
 }
 
 /* Once what lies in the depots now; others go on filling them, but not for ever. */
@@ -366,7 +366,7 @@ static void bring_home(void)
 
     magazine_flush();
     for (unsigned depot = 0; depot < depots_used(); depot++) {
-        while (sort_portion(&sorter, depot, &most) && most > 0)
+        while (sort_portion(&sorter, depot, PORTION, &most) && most > 0)
             continue;
     }
 }
@@ -468,22 +468,25 @@ void pool_trim(void)
     lock();
     keep = outstanding();
     unlock();
-    slab_vacate(keep, UINT_MAX);
+    slab_vacate(keep);
 }
 
 /* ---- easing ---- */
 
 /*
- * What has lain in the depots unused for a whole window of calls is brought home, a portion with
- * each call; and the pages of slabs that are all at home by then go back.
+ * What has lain in the depots unused for a whole window of looks is brought home, a few batches at
+ * a time; and the pages of slabs that are all at home by then go back.
  */
 static struct {
-    _Atomic uint32_t busy; /* somebody is at it: the rest is his */
-    uint32_t calls;        /* of this window */
+    _Atomic uint32_t busy; /* somebody is at it: the rest is his, but for a glimpse */
+    uint32_t looks;        /* of this window */
     uint32_t least;        /* batches in the depots, in this window ... */
-    uint32_t todo;         /* ... and those of the last one that are to be brought home */
+    _Atomic uint32_t todo; /* ... and those of the last one that are to be brought home */
     unsigned depot;        /* the next one */
+    struct slab *slab;     /* looked at last */
 } ease;
+
+static_assert(EASE_BATCHES <= PORTION, "a piece is a portion, or less");
 
 static uint32_t batches_in_depots(void)
 {
@@ -494,35 +497,52 @@ static uint32_t batches_in_depots(void)
     return sum > 0 ? (uint32_t)min_u64((uint64_t)sum, UINT32_MAX) : 0;
 }
 
-static void bring_portion_home(void)
+static bool begin_easing(void)
 {
-    struct slab_sorter sorter = {{NULL}};
-    size_t most = SIZE_MAX;
-
-    sort_portion(&sorter, ease.depot++ % depots_used(), &most);
-    ease.todo -= ease.todo < PORTION ? ease.todo : PORTION;
-    slab_vacate(0, 1);
+    return !load_relaxed(&reservation_count) && !exchange_acq_rel(&ease.busy, 1);
 }
 
-static void ease_a_little(void)
+static void end_easing(void)
+{
+    store_release(&ease.busy, 0);
+}
+
+static void look_for_more(void)
 {
     uint32_t free = batches_in_depots();
 
-    ease.least = ease.calls == 0 || free < ease.least ? free : ease.least;
-    if (++ease.calls == EASE_WINDOW) {
-        ease.calls = 0;
-        ease.todo = ease.least > EASE_KEEP ? ease.least - EASE_KEEP : 0;
-    }
-    for (unsigned i = 0; i < EASE_PORTIONS && ease.todo > 0; i++)
-        bring_portion_home();
+    ease.least = ease.looks == 0 || free < ease.least ? free : ease.least;
+    if (++ease.looks < EASE_WINDOW)
+        return;
+    ease.looks = 0;
+    store_relaxed(&ease.todo, ease.least > EASE_KEEP ? ease.least - EASE_KEEP : 0);
 }
 
 void pool_ease(void)
 {
-    if (load_relaxed(&reservation_count) || exchange_acq_rel(&ease.busy, 1))
+    if (!begin_easing())
         return;
-    ease_a_little();
-    store_release(&ease.busy, 0);
+    look_for_more();
+    end_easing();
+}
+
+static void bring_some_home(void)
+{
+    struct slab_sorter sorter = {{NULL}};
+    uint32_t todo = load_relaxed(&ease.todo);
+    size_t most = SIZE_MAX;
+
+    sort_portion(&sorter, ease.depot++ % depots_used(), EASE_BATCHES, &most);
+    store_relaxed(&ease.todo, todo - (todo < EASE_BATCHES ? todo : EASE_BATCHES));
+    slab_vacate_one(&ease.slab);
+}
+
+void pool_ease_on(void)
+{
+    if (likely(load_relaxed(&ease.todo) == 0) || !begin_easing())
+        return;
+    bring_some_home();
+    end_easing();
 }
 
 /* ---- fork ---- */

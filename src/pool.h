@@ -108,10 +108,12 @@ void pool_unreserve(struct pool_reservation *reservation);
 void pool_trim(void);
 
 /*
- * The same a little at a time, on the way of calls that are made anyway: for every few thousand
- * submissions. Not while anything is reserved.
+ * The same a little at a time, on the way of calls that are made anyway, and not while anything is
+ * reserved: for every few thousand submissions a look whether there is something to do, ...
  */
 void pool_ease(void);
+/* ... and for every thousand a piece of it. */
+void pool_ease_on(void);
 
 /* Around a fork: reservations and slabs are whole in the child. */
 void pool_before_fork(void);

@@ -158,7 +158,7 @@ static __attribute__((noinline)) int tell(hwt_timer *timer, lane_slot *slot, uin
     int result = lane_publish(lane, slot, filled, deadline);
 
     result = conclude(timer, packed_timeout(filled), deadline, handle, before, result);
-    if (segment_ends_at(slot + 1))
+    if (segment_part_ends_at(slot + 1))
         lane_turn(lane, slot);
     return result;
 }

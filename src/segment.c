@@ -87,6 +87,7 @@ struct segment *segment_create(struct segment_store *store, struct lane *lane, b
         return NULL;
     store_relaxed(&segment->earliest, UINT64_MAX);
     store_relaxed(&segment->next, segment);
+    store_relaxed(&segment->alike, segment);
     segment->lane = lane;
     segment->store = store;
     segment->far = far;
@@ -104,12 +105,30 @@ void segment_link(struct segment *here, struct segment *segment)
     } while (!cas_seq(&here->next, &next, segment));
 }
 
+/* In the ring by now: who comes by here fills only what a sweep finds. */
+static void link_alike(struct segment *here, struct segment *segment)
+{
+    struct segment *alike = load_acquire(&here->alike);
+
+    do {
+        store_relaxed(&segment->alike, alike);
+    } while (!cas_acq_rel(&here->alike, &alike, segment));
+}
+
+/* The next one that is as far. */
+static struct segment *next_alike(const struct segment *segment)
+{
+    return load_acquire(&segment->alike); /* pairs with link_alike */
+}
+
 struct segment *segment_add(struct segment_store *store, struct segment *here)
 {
     struct segment *segment = segment_create(store, here->lane, here->far);
 
-    if (segment)
+    if (segment) {
         segment_link(here, segment);
+        link_alike(here, segment);
+    }
     return segment;
 }
 
@@ -142,7 +161,10 @@ static void retire(struct segment *segment)
 
 static void use_again(struct segment *segment)
 {
-    uint32_t retired = exchange_acq_rel(&segment->retired, 0);
+    uint32_t retired;
+
+    store_relaxed(&segment->released, 0);
+    retired = exchange_acq_rel(&segment->retired, 0);
 
     if (retired && segment->far)
         add_seq(&segment->store->far_groups, retired - 1); /* as above */
@@ -157,22 +179,35 @@ unsigned segment_sample(const struct segment *segment)
     return taken;
 }
 
-struct segment *segment_with_room(struct segment_store *store, struct segment *here)
+static bool has_room(const struct segment *segment)
 {
-    struct segment *segment = here, *retired = NULL;
+    return segment_sample(segment) < SAMPLES_TAKEN;
+}
 
-    do {
-        segment = segment_next(segment);
-        if (segment->far != here->far)
-            continue;
+/*
+ * A stretch of the ring: what is found there need not be the nearest, and where nothing is, one
+ * more for each stretch is a small part of what there is.
+ */
+struct segment *segment_with_room(struct segment_store *store, struct segment *here,
+                                  struct survey *survey)
+{
+    struct segment *begin = load_acquire(&survey->at), *segment = begin, *retired = NULL;
+    bool found = false;
+
+    for (unsigned steps = 0; !found && steps < SURVEY_MOST; steps++) {
+        segment = next_alike(segment);
         if (unlikely(load_relaxed(&segment->retired)))
             retired = segment;
-        else if (segment_sample(segment) < SAMPLES_TAKEN)
-            return segment;
-    } while (segment != here);
+        else
+            found = has_room(segment);
+        if (segment == begin)
+            break;
+    }
+    store_release(&survey->at, segment);
+    if (found)
+        return segment;
     if (!retired)
         return segment_add(store, here);
-    store_relaxed(&retired->released, 0);
     use_again(retired);
     return retired;
 }
@@ -232,7 +267,7 @@ static void release_next_part(struct segment *segment)
 {
     uint32_t part, bit;
 
-    if (load_relaxed(&segment->released) == ALL_PARTS || exchange_acq_rel(&segment->releasing, 1))
+    if (exchange_acq_rel(&segment->releasing, 1))
         return;
     part = segment->part;
     bit = 1u << part;
@@ -243,45 +278,77 @@ static void release_next_part(struct segment *segment)
     store_release(&segment->releasing, 0);
 }
 
-/* Few are left, in more than one that is in use. */
-static bool has_few(const struct segment *here)
+static bool has_given_all(const struct segment *segment)
 {
-    const struct segment *segment = here;
-    unsigned taken = 0, in_use = 0;
+    return load_relaxed(&segment->released) == ALL_PARTS;
+}
 
-    do {
-        if (segment->far == here->far && !load_relaxed(&segment->retired)) {
+bool segment_give_back(struct survey *survey)
+{
+    struct segment *segment = load_acquire(&survey->leaving);
+
+    if (likely(!segment))
+        return false;
+    if (!load_relaxed(&segment->retired) || has_given_all(segment)) {
+        store_release(&survey->leaving, NULL);
+        return false;
+    }
+    release_next_part(segment);
+    return true;
+}
+
+/* A stretch on: where few are left, one retires; what had retired before has pages to give back. */
+static void look_on(struct segment *here, struct survey *survey)
+{
+    struct segment *begin = load_acquire(&survey->at), *segment = begin;
+    struct segment *leaving = NULL, *last = NULL;
+    unsigned taken = segment_sample(here), in_use = 1;
+
+    for (unsigned steps = 0; steps < SURVEY_MOST; steps++) {
+        segment = next_alike(segment);
+        if (unlikely(load_relaxed(&segment->retired))) {
+            if (!has_given_all(segment))
+                leaving = segment;
+        } else if (segment != here) {
             taken += segment_sample(segment);
             in_use++;
+            last = segment;
         }
-        segment = segment_next(segment);
-    } while (segment != here);
-    return in_use > 1 && taken * FEW_BELOW < in_use * SAMPLES;
-}
-
-/* The next one that is in use, and as far. */
-static struct segment *past_retired(struct segment *here)
-{
-    struct segment *next = segment_next(here);
-
-    for (; next != here; next = segment_next(next)) {
-        if (next->far != here->far)
-            continue;
-        if (!load_relaxed(&next->retired))
+        if (segment == begin)
             break;
-        release_next_part(next);
     }
-    return next;
+    store_release(&survey->at, segment);
+    if (leaving)
+        store_release(&survey->leaving, leaving);
+    if (last && taken * FEW_BELOW < in_use * SAMPLES)
+        retire(last);
 }
 
-struct segment *segment_after(struct segment *here)
+/* The next one that is in use, if it is not far off. */
+static struct segment *next_in_use(struct segment *here)
 {
-    struct segment *next = past_retired(here);
+    struct segment *next = next_alike(here);
 
-    if (likely(next == here) || likely(!has_few(here)))
-        return next;
-    retire(next);
-    return past_retired(next);
+    for (unsigned steps = 0; steps < SURVEY_MOST && next != here;
+         steps++, next = next_alike(next)) {
+        if (!load_relaxed(&next->retired))
+            return next;
+    }
+    if (unlikely(load_relaxed(&here->retired)))
+        use_again(here);
+    return here;
+}
+
+/* Rather round the same one again than into one that is crowded. */
+struct segment *segment_after(struct segment *here, struct survey *survey)
+{
+    struct segment *next;
+
+    if (likely(next_alike(here) == here))
+        return here;
+    look_on(here, survey);
+    next = next_in_use(here);
+    return next != here && !has_room(next) && has_room(here) ? here : next;
 }
 
 /* ---- counting ---- */

@@ -2,12 +2,16 @@
 /*
  * Segments: the slots of a lane (lane.h), and how they become more and fewer.
  *
- * They stand in a ring, which grows behind a segment whose finder saw that all are crowded. Their
+ * They stand in a ring, which grows behind a segment whose finder saw none with room. Their
  * addresses stay for as long as the timer lives: a late canceller may look at a slot. When few
  * timeouts are left in a lane, segments retire: producers go past them, and a part of one that is
- * empty gives its pages back. That is a producer's work, a bounded piece of it whenever he has gone
- * through a whole segment. Meanwhile the part's slots are closed, so that none can be filled when
- * its page goes; what is filled afterwards is filled as ever, and found as ever.
+ * empty gives its pages back. Meanwhile the part's slots are closed, so that none can be filled
+ * when its page goes; what is filled afterwards is filled as ever, and found as ever.
+ *
+ * To look for room, to see whether few are left and to give back is the producers' work: a bounded
+ * piece of it (a stretch of the ring, one part) whenever one has gone through a segment or a part,
+ * each going on where the last one ended (struct survey). So no call takes longer because much is
+ * pending, or was.
  */
 #ifndef HWT_SEGMENT_H
 #define HWT_SEGMENT_H
@@ -93,6 +97,7 @@ struct segment {
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
     alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* of what was left, or submitted since */
     _Atomic(struct segment *) next;                /* the ring; changes when another comes behind */
+    _Atomic(struct segment *) alike;               /* the same of those that are as far; a hint */
     _Atomic uint32_t retired;    /* 0, or producers go past it: its groups when it was, and one */
     bool far;                    /* never changes: for what is due much later */
     struct lane *lane;           /* never changes: whose it is */
@@ -126,6 +131,14 @@ struct segment {
 static inline bool segment_ends_at(const lane_slot *slot)
 {
     return ((uintptr_t)slot & (SEGMENT_SIZE - 1)) == SEGMENT_END;
+}
+
+/* Slots whose pages go back together; they end where such a piece of memory does. */
+#define PART_SIZE (RELEASE_SLOTS * sizeof(lane_slot))
+
+static inline bool segment_part_ends_at(const lane_slot *slot)
+{
+    return ((uintptr_t)slot & (PART_SIZE - 1)) == SEGMENT_END % PART_SIZE;
 }
 
 static inline struct segment *segment_in(uintptr_t region)
@@ -178,10 +191,17 @@ static inline struct segment *segment_next(const struct segment *segment)
     return load_seq(&segment->next);
 }
 
+/* How far the producers of a lane have looked round its near, or its far, segments: hints. */
+struct survey {
+    _Atomic(struct segment *) at;      /* looked at last */
+    _Atomic(struct segment *) leaving; /* a retired one that may have pages to give back, or NULL */
+};
+
 /* Those that are as far as `here` alone: a new one, linked in behind it. NULL: no memory. */
 struct segment *segment_add(struct segment_store *store, struct segment *here);
-/* The next one with room, or one that was retired, or a new one. NULL: no memory. */
-struct segment *segment_with_room(struct segment_store *store, struct segment *here);
+/* One of the next few with room, or that was retired, or a new one. NULL: no memory. */
+struct segment *segment_with_room(struct segment_store *store, struct segment *here,
+                                  struct survey *survey);
 /* From so many groups of far segments to so many: enough to be told of, once for each doubling? */
 static inline bool segment_doubled(uint32_t before, uint32_t groups)
 {
@@ -192,8 +212,10 @@ static inline bool segment_doubled(uint32_t before, uint32_t groups)
 bool segment_raise_groups(struct segment *segment, uint32_t groups);
 /* How many slots are taken, of SAMPLES that are looked at. */
 unsigned segment_sample(const struct segment *segment);
-/* Where to go on after the last slot of `here`; does a piece of the work of becoming fewer. */
-struct segment *segment_after(struct segment *here);
+/* Where to go on after the last slot of `here`; looks whether few are left, a stretch on. */
+struct segment *segment_after(struct segment *here, struct survey *survey);
+/* Gives back one part of what is leaving. False: there is nothing to be given back. */
+bool segment_give_back(struct survey *survey);
 
 /* ---- counting: any thread ---- */
 struct segment_tally {

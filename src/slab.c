@@ -253,20 +253,36 @@ static size_t at_home(void)
     return sum;
 }
 
-void slab_vacate(size_t keep, unsigned most)
+/* The first is small, and stays. */
+static bool vacate(struct slab *slab)
+{
+    if (!slab->next || !claim(slab))
+        return false;
+    platform_release_pages(slab->blocks, blocks_in(slab) * sizeof(hwt_timeout));
+    reopen(slab);
+    return true;
+}
+
+void slab_vacate(size_t keep)
 {
     size_t home = at_home();
 
-    for (struct slab *slab = slab_newest(); slab && most > 0; slab = slab->next) {
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
         size_t here = view_of(load_relaxed(&slab->state)).home;
         if (home < keep + here)
             return;
-        if (!slab->next || !claim(slab)) /* the first is small, and stays */
-            continue;
-        home -= here < home ? here : home;
-        platform_release_pages(slab->blocks, blocks_in(slab) * sizeof(hwt_timeout));
-        reopen(slab);
-        most--;
+        if (vacate(slab))
+            home -= here < home ? here : home;
+    }
+}
+
+void slab_vacate_one(struct slab **at)
+{
+    bool done = false;
+
+    for (unsigned looks = 0; !done && looks < SURVEY_MOST; looks++) {
+        *at = *at && (*at)->next ? (*at)->next : slab_newest();
+        done = vacate(*at);
     }
 }
 

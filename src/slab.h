@@ -34,6 +34,8 @@
 
 #include "timeout.h"
 
+struct slab;
+
 /* Maps the first slab, unless that is done. 0 or -ENOMEM. */
 int slab_prepare(void);
 
@@ -68,9 +70,11 @@ void slab_sort_end(struct slab_sorter *sorter);
 
 /*
  * Gives back the pages of slabs all of whose blocks have come home, but leaves `keep` blocks with
- * pages at home; of so many slabs at most. Any thread, no lock held.
+ * pages at home. Any thread, no lock held.
  */
-void slab_vacate(size_t keep, unsigned most);
+void slab_vacate(size_t keep);
+/* Those of one at most, of the few that come after *at (NULL: the newest), where it goes on. */
+void slab_vacate_one(struct slab **at);
 
 /* How many blocks are at home or not yet carved; how many there are in all. A glimpse. */
 size_t slab_available(void);

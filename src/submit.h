@@ -15,11 +15,12 @@
 extern HIDDEN _Thread_local uint64_t lane_submissions;
 
 /* ---- the rest: lane.c ---- */
-lane_slot *lane_go_on_after(struct segment *segment);
+lane_slot *lane_next_segment(struct segment *segment); /* the first slot there */
+lane_slot *lane_go_on_after(lane_slot *slot);          /* the last one of a part, or segment */
 int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
                         uint64_t deadline);
 int lane_settle(struct lane *lane, lane_slot *slot, uint64_t filled);
-/* A tail that has stayed on the last slot of a segment goes on. */
+/* A tail that has stayed on the last slot of a part goes on. */
 void lane_turn(struct lane *lane, lane_slot *slot);
 
 HOT void lane_lower(_Atomic uint64_t *bound, uint64_t deadline)
@@ -96,7 +97,7 @@ HOT bool lane_mark_fresh(struct segment *segment, const lane_slot *slot)
 
 HOT lane_slot *lane_slot_after(lane_slot *slot)
 {
-    return unlikely(segment_ends_at(slot + 1)) ? lane_go_on_after(segment_of(slot)) : slot + 1;
+    return unlikely(segment_part_ends_at(slot + 1)) ? lane_go_on_after(slot) : slot + 1;
 }
 
 /*
@@ -112,7 +113,7 @@ HOT lane_slot *lane_next_slot(_Atomic(lane_slot *) *tail, unsigned probe)
     if (unlikely(probe > STEPS)) {
         size_t step = (size_t)GROUP_SLOTS << (probe - STEPS - 1);
         size_t here = (size_t)(slot - segment_of(slot)->slot);
-        slot = here + step < LANE_SLOTS ? slot + step : lane_go_on_after(segment_of(slot));
+        slot = here + step < LANE_SLOTS ? slot + step : lane_next_segment(segment_of(slot));
     }
     store_release(tail, lane_slot_after(slot));
     __builtin_prefetch((const void *)(slot + SLOTS_AHEAD), 1);
@@ -160,7 +161,7 @@ HOT bool lane_is_told(const lane_slot *slot, uint64_t deadline)
     return likely(load_seq(&segment->fresh[group])) &&
            likely(deadline >= load_seq(&segment->earliest)) &&
            likely(deadline >= load_seq(&lane->earliest)) && likely(!load_seq(&lane->closed)) &&
-           likely(!segment_ends_at(slot + 1));
+           likely(!segment_part_ends_at(slot + 1));
 }
 
 /*
@@ -174,10 +175,10 @@ HOT bool lane_look(_Atomic(lane_slot *) *tail, lane_slot **slot, uint64_t *empty
     return likely(!packed_timeout(*empty)) && likely(*empty != packed_make(NULL, SLOT_COUNT_MAX));
 }
 
-/* At a segment's end the tail stays, until lane_turn. */
+/* At the end of a part of a segment the tail stays, until lane_turn. */
 HOT void lane_pass(_Atomic(lane_slot *) *tail, lane_slot *slot)
 {
-    if (likely(!segment_ends_at(slot + 1)))
+    if (likely(!segment_part_ends_at(slot + 1)))
         store_release(tail, slot + 1);
     __builtin_prefetch((const void *)(slot + SLOTS_AHEAD), 1);
 }

@@ -14,6 +14,7 @@
 #define SAMPLES_TAKEN    2u
 #define FEW_BELOW        2u
 #define RELEASE_SLOTS    2u
+#define SURVEY_MOST      2u
 #define LOOKS            1
 #define LOOK_NS          6000 /* three segments: a look 72 ticks ahead */
 #define AHEAD_FROM       3u
@@ -36,7 +37,7 @@
 #define PORTION         2
 #define EASE_WINDOW     2
 #define EASE_KEEP       1
-#define EASE_PORTIONS   1
+#define EASE_BATCHES    2
 #define RESERVE_THREADS 2
 #define POOL_TRIM_ABOVE 4
 

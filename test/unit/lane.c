@@ -365,19 +365,25 @@ Test(lane, segments_come_one_by_one_at_need)
     lanes_destroy(&other);
 }
 
+/* Parts that have not gone back: of those that have, a look may have met a page since. */
 static size_t resident(void)
 {
+    enum { PAGE = 4096, PAGES = PART_SIZE / PAGE };
     const struct segment *segment = lane->first;
-    unsigned char page[LANE_SLOTS * sizeof(lane_slot) / 4096];
-    size_t pages = 0;
+    unsigned char page[LANE_SLOTS / RELEASE_SLOTS][PAGES];
+    size_t parts = 0;
 
     do {
-        cr_assert_eq(mincore((void *)(uintptr_t)segment->slot, sizeof segment->slot, page), 0);
-        for (size_t i = 0; i < sizeof page; i++)
-            pages += page[i] & 1;
+        cr_assert_eq(mincore((void *)(uintptr_t)segment->slot, sizeof segment->slot, page[0]), 0);
+        for (size_t i = 0; i < COUNT_OF(page); i++) {
+            unsigned in_core = 0;
+            for (size_t j = 0; j < PAGES; j++)
+                in_core += page[i][j] & 1;
+            parts += in_core == PAGES;
+        }
         segment = segment_next(segment);
     } while (segment != lane->first);
-    return pages;
+    return parts;
 }
 
 /* G6: when few are left the pages go back, but not what was counted there; they are used again. */
@@ -399,6 +405,130 @@ Test(lane, a_lane_becomes_smaller)
     cr_assert_leq(segments(), NODE_SEGMENTS + 1);
     check_tally(2 * node_count + 100 * LANE_SLOTS, node_count + 100 * LANE_SLOTS);
     cr_assert_eq(sweep(), node_count);
+}
+
+/* ---- a stretch of the ring at a time ---- */
+
+enum { RING = 3 * SURVEY_MOST - 2 };
+
+static struct survey *survey(void)
+{
+    return &lane->survey[0];
+}
+
+/* As a look sees it. */
+static void crowd(struct segment *segment)
+{
+    for (size_t i = 0; i < SAMPLES; i++)
+        store_relaxed(&segment->slot[i * (LANE_SLOTS / SAMPLES)], packed_make(&node[i], 0));
+}
+
+static void empty(struct segment *segment)
+{
+    memset((void *)segment->slot, 0, sizeof segment->slot);
+}
+
+/* A ring of crowded ones. */
+static void make_ring(void)
+{
+    crowd(lane->first);
+    while (segments() < RING) {
+        struct segment *segment = segment_add(&lanes.store, lane->first);
+        cr_assert_not_null(segment);
+        cr_assert_eq(segment_next(lane->first), segment);
+        crowd(segment);
+    }
+}
+
+static size_t in_use(void)
+{
+    const struct segment *segment = lane->first;
+    size_t count = 0;
+
+    do {
+        count += !segment->far && !load_relaxed(&segment->retired);
+        segment = segment_next(segment);
+    } while (segment != lane->first);
+    return count;
+}
+
+/* Room is found after a turn at most, and until then there is one more for each look in vain. */
+Test(lane, room_is_looked_for_a_stretch_at_a_time)
+{
+    struct segment *roomy, *found;
+    size_t looks = 0;
+
+    make_ring();
+    roomy = segment_next(lane->first);
+    empty(roomy);
+    while ((found = segment_with_room(&lanes.store, lane->first, survey())) != roomy) {
+        crowd(found);
+        cr_assert_leq(++looks, RING / SURVEY_MOST + 1);
+    }
+    cr_assert_leq(segments(), RING + looks);
+    cr_assert_eq(segment_with_room(&lanes.store, lane->first, survey())->far, false);
+}
+
+/* No call goes far: where only what was retired is near, that is used again, or the same. */
+Test(lane, what_was_retired_is_used_again)
+{
+    make_ring();
+    for (struct segment *s = segment_next(lane->first); s != lane->first; s = segment_next(s))
+        store_relaxed(&s->retired, s->far ? 0 : 1);
+    cr_assert_eq(segment_after(lane->first, survey()), lane->first);
+    cr_assert_eq(in_use(), 1);
+    cr_assert_neq(segment_with_room(&lanes.store, lane->first, survey()), lane->first);
+    cr_assert_eq(segments(), RING, "no new one");
+    cr_assert_eq(in_use(), 2);
+    store_relaxed(&lane->first->retired, 1);
+    for (struct segment *s = segment_next(lane->first); s != lane->first; s = segment_next(s))
+        store_relaxed(&s->retired, s->far ? 0 : 1);
+    cr_assert_eq(segment_after(lane->first, survey()), lane->first);
+    cr_assert_eq(in_use(), 1, "where a lane goes on is in use");
+}
+
+Test(lane, rather_the_same_again_than_a_crowded_one)
+{
+    struct segment *next;
+
+    make_ring();
+    empty(lane->first);
+    cr_assert_eq(segment_after(lane->first, survey()), lane->first);
+    crowd(lane->first);
+    next = segment_after(lane->first, survey());
+    cr_assert_neq(next, lane->first);
+    empty(next);
+    cr_assert_eq(segment_after(lane->first, survey()), next);
+    empty(lane->first);
+    cr_assert_eq(segment_after(lane->first, survey()), next, "round all that have room");
+}
+
+/* G6: with each lap one retires, if one is near, and what has gives back its parts one by one. */
+Test(lane, a_ring_becomes_smaller_by_stretches)
+{
+    struct segment *here = lane->first;
+    size_t parts = 0, laps = 0;
+
+    make_ring();
+    do {
+        empty(here);
+        here = segment_next(here);
+    } while (here != lane->first);
+    for (size_t before = RING; before > 1; before = in_use()) {
+        cr_assert_leq(++laps, 2 * RING);
+        here = segment_after(here, survey());
+        cr_assert_geq(in_use() + 1, before);
+    }
+    cr_assert_eq(segment_after(here, survey()), here);
+    cr_assert_eq(in_use(), 1);
+    for (size_t looks = 0; looks < 2 * RING; looks++) {
+        while (segment_give_back(survey()))
+            parts++;
+        segment_after(here, survey());
+    }
+    cr_assert_geq(parts, (RING - 1) * (LANE_SLOTS / RELEASE_SLOTS));
+    for (struct segment *s = segment_next(here); s != here; s = segment_next(s))
+        cr_assert(s->far || load_relaxed(&s->released) == (1u << LANE_SLOTS / RELEASE_SLOTS) - 1);
 }
 
 /* A part that holds one keeps its page; its slots are open again. */
@@ -714,8 +844,9 @@ Test(lane, at_the_end_of_a_segment_the_tail_is_turned)
     cr_assert_eq(load_relaxed(&lane->tail[0]), last);
     cr_assert_not(lane_is_told(last, 9));
     lane_turn(lane, last);
-    cr_assert_eq(load_relaxed(&lane->tail[0]), segment_after(segment)->slot);
-    cr_assert_neq(load_relaxed(&lane->tail[1]), segment_after(segment)->slot, "the other's own");
+    cr_assert_eq(load_relaxed(&lane->tail[0]), segment_after(segment, &lane->survey[0])->slot);
+    cr_assert_neq(load_relaxed(&lane->tail[1]), segment_after(segment, &lane->survey[0])->slot,
+                  "the other's own");
 }
 
 /* ---- counting ---- */
