@@ -50,13 +50,11 @@ _Atomic uint64_t *bucket_put_further(struct bucket *bucket, struct chunk_store *
     return bucket_put(bucket, store, packed);
 }
 
-_Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
-                                hwt_timeout *timeout, uint64_t deadline, uint64_t key)
+_Atomic uint64_t *bucket_insert_further(struct bucket *bucket, struct chunk_store *store,
+                                        hwt_timeout *timeout, uint64_t deadline, uint64_t key)
 {
-    bool chunks = bucket_has_chunks(bucket), empty = !chunks && !bucket_inline_any(bucket);
-    uint64_t packed = packed_make(timeout, key);
-    _Atomic uint64_t *slot =
-        chunks ? bucket_put(bucket, store, packed) : bucket_put_further(bucket, store, packed);
+    bool empty = bucket_is_empty(bucket);
+    _Atomic uint64_t *slot = bucket_put_further(bucket, store, packed_make(timeout, key));
 
     if (unlikely(!slot))
         return NULL;

@@ -115,10 +115,10 @@ static inline uint32_t bucket_at_most(const struct bucket *bucket)
 /* Into a chunk. */
 static inline void bucket_count_in(struct bucket *bucket)
 {
-    uint32_t live = ring_live(&bucket->ring);
+    uint64_t fill = load_relaxed(&bucket->ring.fill);
 
-    if (likely(live != UINT32_MAX))
-        ring_set_live(&bucket->ring, (uint64_t)live + 1);
+    if (likely((uint32_t)fill != UINT32_MAX))
+        store_relaxed(&bucket->ring.fill, fill + 1);
 }
 
 /* Not from UINT32_MAX: nobody knows how many were not counted in. */
@@ -200,6 +200,26 @@ static inline enum timeout_place bucket_place_in(const struct chunk *chunk)
     return chunk_is_large(chunk) ? PLACE_LARGE : PLACE_SMALL;
 }
 
+/* Where the next one goes, if a bucket's last chunk has room for it; NULL: it has none. */
+HOT struct chunk *bucket_room(const struct bucket *bucket)
+{
+    struct ring *last = ring_prev(&bucket->ring);
+    return likely(last && ring_has_room(last)) ? chunk_of(last) : NULL;
+}
+
+/* Into that chunk. */
+HOT _Atomic uint64_t *bucket_append(struct bucket *bucket, struct chunk *chunk, uint64_t packed)
+{
+    uint64_t fill = load_relaxed(&chunk->ring.fill);
+    _Atomic uint64_t *slot = &chunk->slot[fill_used(fill)];
+
+    store_relaxed(&chunk->ring.fill, fill + RING_ONE_MORE);
+    bucket_count_in(bucket);
+    chunk_lower_least(chunk, packed_timeout(packed)->stamp);
+    slot_fill(slot, packed, bucket_place_in(chunk));
+    return slot;
+}
+
 /*
  * Fills a slot with a packed timeout. It is not to be touched any more. The slot; NULL: no memory
  * for a chunk, nothing happened.
@@ -209,22 +229,25 @@ _Atomic uint64_t *bucket_put_further(struct bucket *bucket, struct chunk_store *
 static inline _Atomic uint64_t *bucket_put(struct bucket *bucket, struct chunk_store *store,
                                            uint64_t packed)
 {
-    struct ring *last = ring_prev(&bucket->ring);
-    struct chunk *chunk = container_of(last, struct chunk, ring);
-    _Atomic uint64_t *slot;
+    struct chunk *chunk = bucket_room(bucket);
 
-    if (unlikely(!last || !ring_has_room(last)))
-        return bucket_put_further(bucket, store, packed);
-    slot = &chunk->slot[ring_used(last)];
-    store_relaxed(&last->fill, load_relaxed(&last->fill) + RING_ONE_MORE);
-    bucket_count_in(bucket);
-    chunk_lower_least(chunk, packed_timeout(packed)->stamp);
-    slot_fill(slot, packed, bucket_place_in(chunk));
-    return slot;
+    return likely(chunk != NULL) ? bucket_append(bucket, chunk, packed)
+                                 : bucket_put_further(bucket, store, packed);
 }
 /* The same, and lowers the bucket's bound. */
-_Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
-                                hwt_timeout *timeout, uint64_t deadline, uint64_t key);
+_Atomic uint64_t *bucket_insert_further(struct bucket *bucket, struct chunk_store *store,
+                                        hwt_timeout *timeout, uint64_t deadline, uint64_t key);
+HOT _Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
+                                    hwt_timeout *timeout, uint64_t deadline, uint64_t key)
+{
+    struct chunk *chunk = bucket_room(bucket);
+
+    if (unlikely(!chunk))
+        return bucket_insert_further(bucket, store, timeout, deadline, key);
+    if (deadline < bucket->earliest)
+        bucket->earliest = deadline;
+    return bucket_append(bucket, chunk, packed_make(timeout, key));
+}
 
 /* ---- taking out (bucket.c) ---- */
 

@@ -85,15 +85,25 @@ static inline uint32_t ring_live(const struct ring *ring)
 }
 
 /* A chunk: slots ever filled. */
+static inline unsigned fill_used(uint64_t fill)
+{
+    return (uint8_t)(fill >> RING_USED_SHIFT);
+}
+
 static inline unsigned ring_used(const struct ring *ring)
 {
-    return (uint8_t)(load_relaxed(&ring->fill) >> RING_USED_SHIFT);
+    return fill_used(load_relaxed(&ring->fill));
 }
 
 /* A chunk: slots in all; a bucket: 0, which tells it apart. */
+static inline unsigned fill_room(uint64_t fill)
+{
+    return (unsigned)(fill >> RING_ROOM_SHIFT);
+}
+
 static inline unsigned ring_room(const struct ring *ring)
 {
-    return (unsigned)(load_relaxed(&ring->fill) >> RING_ROOM_SHIFT);
+    return fill_room(load_relaxed(&ring->fill));
 }
 
 static inline void ring_set(struct ring *ring, uint64_t live, uint64_t used, uint64_t room)
@@ -114,7 +124,8 @@ static inline bool ring_is_chunk(const struct ring *ring)
 /* Does a chunk have a slot at its end that was never filled? */
 static inline bool ring_has_room(const struct ring *ring)
 {
-    return ring_used(ring) < ring_room(ring);
+    uint64_t fill = load_relaxed(&ring->fill);
+    return fill_used(fill) < fill_room(fill);
 }
 
 /* ---- the store ---- */

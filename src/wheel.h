@@ -197,8 +197,8 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
 
 /* ---- for the kinds ---- */
 
-static inline _Atomic uint64_t *wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket,
-                                                    hwt_timeout *timeout, uint64_t deadline)
+HOT _Atomic uint64_t *wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket,
+                                          hwt_timeout *timeout, uint64_t deadline)
 {
     return bucket_insert(bucket, &wheel->store, timeout, deadline,
                          agenda_key(&wheel->agenda, deadline));

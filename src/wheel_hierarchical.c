@@ -98,18 +98,31 @@ static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
     return level_bucket(level, level_slot_of(level, tick));
 }
 
+/* Into a bucket that has no chunk with room. */
+static __attribute__((noinline)) _Atomic uint64_t *
+insert_further(struct hierarchical *w, struct level *level, uint64_t slot, hwt_timeout *timeout,
+               uint64_t deadline)
+{
+    _Atomic uint64_t *filled =
+        wheel_bucket_insert(&w->wheel, level_bucket(level, slot), timeout, deadline);
+
+    if (likely(filled != NULL))
+        mark_occupied(w, level, slot);
+    return filled;
+}
+
+/* What has chunks is marked, until they are gone. */
 static _Atomic uint64_t *insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
                                 uint64_t tick)
 {
     struct hierarchical *w = hierarchical(wheel);
     struct level *level = &w->level[level_of_tick(w, tick)];
     uint64_t slot = level_slot_of(level, tick);
-    _Atomic uint64_t *filled =
-        wheel_bucket_insert(wheel, level_bucket(level, slot), timeout, deadline);
+    struct bucket *bucket = level_bucket(level, slot);
 
-    if (likely(filled != NULL))
-        mark_occupied(w, level, slot);
-    return filled;
+    if (unlikely(!bucket_room(bucket)))
+        return insert_further(w, level, slot, timeout, deadline);
+    return wheel_bucket_insert(wheel, bucket, timeout, deadline);
 }
 
 /* ---- coming down ---- */
@@ -439,8 +452,10 @@ static size_t check(struct wheel *wheel)
     for (struct level *level = w->level; level < levels_end(w); level++) {
         uint64_t here = current_slot(w, level);
         for (uint64_t slot = here; slot - here <= level->mask; slot++) {
-            size_t count = bucket_check(level_bucket(level, slot));
+            struct bucket *bucket = level_bucket(level, slot);
+            size_t count = bucket_check(bucket);
             hwt_assert(count == 0 || level_is_marked(level, slot));
+            hwt_assert(!bucket_has_chunks(bucket) || level_is_marked(level, slot)); /* insert */
             hwt_assert(count == 0 || level == w->level || slot != here);
             hwt_assert(count == 0 || level == w->level || w->coming <= coming_tick(level, slot));
             total += count;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The worst that a single call takes: schedule, and cancel with the handle dropped, each timed by
- * itself in every one of many threads; alone, beside a million that are due at one tick, and beside
- * timers that come and go with all their memory. What the machine itself takes from a thread is
+ * itself in every one of many threads; alone, beside a million that are due at one tick, beside
+ * timers that come and go with all their memory, beside ten million, and after two million, whose
+ * memory is given back meanwhile. What the machine itself takes from a thread is
  * sampled in between, in the same threads: as long a time in which only the clock is read.
  */
 #include "producer.h"
@@ -152,15 +153,45 @@ static void *comings_and_goings(void *arg)
     return NULL;
 }
 
+/* ---- before them ---- */
+static void schedule_many(hwt_timer *timer, uint64_t count, hwt_timeout **handles)
+{
+    for (uint64_t i = 0; i < count; i++)
+        bench_check(hwt_new_timeout(timer, bench_ignore, NULL, HWT_SEC(86400),
+                                    handles ? &handles[i] : NULL),
+                    "hwt_new_timeout");
+}
+
+static void ten_million(hwt_timer *timer)
+{
+    schedule_many(timer, 10000000, NULL);
+}
+
+static void two_million_gone(hwt_timer *timer)
+{
+    enum { COUNT = 2000000 };
+    hwt_timeout **handles = bench_alloc(COUNT * sizeof(hwt_timeout *));
+
+    schedule_many(timer, COUNT, handles);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        hwt_timeout_cancel(handles[i]);
+        hwt_timeout_unref(handles[i]);
+    }
+    free(handles);
+}
+
 struct scenario {
     const char *name;
+    void (*before)(hwt_timer *timer);
     void *(*beside)(void *arg);
 };
 
 static const struct scenario scenarios[] = {
-    {"alone", NULL},
-    {"a million at once", bursts},
-    {"timers come and go", comings_and_goings},
+    {"alone", NULL, NULL},
+    {"a million at once", NULL, bursts},
+    {"timers come and go", NULL, comings_and_goings},
+    {"beside ten million", ten_million, NULL},
+    {"after two million", two_million_gone, NULL},
 };
 
 /* ---- a case ---- */
@@ -178,6 +209,8 @@ static void run(struct bench *b, void *arg)
     struct caller *callers = bench_alloc(tail->threads * sizeof(*callers));
     struct window w;
 
+    if (tail->scenario->before)
+        tail->scenario->before(beside.timer);
     for (unsigned i = 0; i < tail->threads; i++)
         callers[i].p = &p[i];
     if (tail->scenario->beside &&
