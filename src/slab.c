@@ -102,11 +102,11 @@ static struct slab_batches take_from(struct slab *slab, uint32_t at_once)
             to.first = (uint32_t)word & NUMBER_MASK;
             if (change(slab, &seen, to))
                 return (struct slab_batches){batch, length, 0};
-        } else if (v.used < slab->batches) {
+        } else if (at_once > 0 && v.used < slab->batches) {
             to.used += carve(slab, v.used, at_once);
             if (change(slab, &seen, to))
                 return chain(slab, v.used, to.used - v.used);
-        } else { /* or closed */
+        } else { /* or closed, or nothing is to be carved */
             return (struct slab_batches){NULL, 0, 0};
         }
     }
@@ -115,9 +115,8 @@ static struct slab_batches take_from(struct slab *slab, uint32_t at_once)
 struct slab_batches slab_fetch(void)
 {
     struct slab *slab = load_acquire(&current);
-    bool any = slab && view_of(load_relaxed(&slab->state)).first != 0;
 
-    return any ? take_from(slab, 1) : (struct slab_batches){NULL, 0, 0};
+    return slab ? take_from(slab, 0) : (struct slab_batches){NULL, 0, 0};
 }
 
 /* Those that are vacant come last: whole slabs of free blocks are what can be given back. */

@@ -51,10 +51,7 @@ struct slab_batches {
 };
 /* Any thread. `at_once`: how many batches are carved, if any are; a power of two. */
 struct slab_batches slab_take(uint32_t at_once);
-/*
- * Any thread: one batch more, if there is one at home where the last ones were found; if somebody
- * else was quicker, one that is carved, or none.
- */
+/* Any thread: one batch more, if there is one at home where the last ones were found. */
 struct slab_batches slab_fetch(void);
 
 /*
