@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #define SECOND UINT64_C(1000000000)
 #define MB     1048576.0
@@ -179,6 +181,70 @@ void ask_expire(struct bench *b, void *arg)
                (double)(process_cpu_ns() - all - mine) / (double)ask->count);
     ask->peer->destroy(timer);
     lateness(records, ask->count, ask->figures);
+}
+
+/* ---- one at a time ---- */
+enum { LONE_P50, LONE_P99, SLEEP_P50, SLEEP_P99, LONE_EARLY };
+
+struct lone {
+    struct event event;
+    uint64_t deadline;
+    int64_t late;
+    sem_t over;
+};
+
+static void note_lone(struct event *event)
+{
+    struct lone *lone = (struct lone *)event;
+
+    lone->late = (int64_t)(clock_ns() - lone->deadline);
+    sem_post(&lone->over);
+}
+
+/* As late as the system makes a thread that only sleeps. */
+static uint64_t sleep_late(uint64_t delay)
+{
+    uint64_t until = clock_ns() + delay;
+    struct timespec at = peer_timespec(until);
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) != 0)
+        ;
+    return clock_ns() - until;
+}
+
+static void report_lone(uint64_t *late, uint64_t count, struct series *p50, struct series *p99)
+{
+    sort_u64(late, count);
+    series_add(p50, (double)percentile(late, count, 50) / 1e3);
+    series_add(p99, (double)percentile(late, count, 99) / 1e3);
+}
+
+void ask_lone(struct bench *b, void *arg)
+{
+    const struct ask *ask = arg;
+    uint64_t *late = bench_alloc(ask->count * sizeof(*late)), seed = 11, early = 0;
+    uint64_t *slept = bench_alloc(ask->count * sizeof(*slept));
+    struct lone lone = {.event = {note_lone}};
+    void *timer = ask->peer->create();
+
+    (void)b;
+    sem_init(&lone.over, 0, 0);
+    prctl(PR_SET_TIMERSLACK, 1);
+    for (uint64_t i = 0; i < ask->count; i++) {
+        slept[i] = sleep_late(rng_between(&seed, SECOND / 1000, SECOND / 50));
+        lone.deadline = clock_ns() + rng_between(&seed, SECOND / 1000, SECOND / 50);
+        ask->peer->schedule(timer, lone.deadline, &lone.event, false);
+        while (sem_wait(&lone.over) != 0)
+            ;
+        early += lone.late < 0;
+        late[i] = lone.late < 0 ? 0 : (uint64_t)lone.late;
+    }
+    ask->peer->destroy(timer);
+    report_lone(late, ask->count, &ask->figures[LONE_P50], &ask->figures[LONE_P99]);
+    report_lone(slept, ask->count, &ask->figures[SLEEP_P50], &ask->figures[SLEEP_P99]);
+    series_add(&ask->figures[LONE_EARLY], (double)early);
+    free(late);
+    free(slept);
 }
 
 /* ---- millions by two threads, none cancelled: scheduling them, and their whole life ---- */

@@ -2,7 +2,7 @@
 /*
  * The same questions to other timers: schedule + cancel with 1024 outstanding, alone and beside a
  * million others (with --full ten million, too); scheduling only; one million due within a second;
- * five million by two threads, of which none is cancelled, to the end. Each case in a process of
+ * one timeout at a time; five million by two threads, of which none is cancelled, to the end. Each case in a process of
  * its own, and all peers by turns, so that what the machine does meanwhile it does to all of them.
  * Programs in other languages come from the environment: see run.sh.
  */
@@ -41,6 +41,11 @@ static const struct figure expire_figures[FIGURES_MAX] = {{"CPU each", "ns", tru
                                                           {"late p50", "us", false},
                                                           {"late p99", "us", false},
                                                           {"late p99.9", "us", false}};
+static const struct figure lone_figures[FIGURES_MAX] = {{"late p50", "us", true},
+                                                        {"late p99", "us", true},
+                                                        {"bare sleep p50", "us", false},
+                                                        {"bare sleep p99", "us", false},
+                                                        {"early", "timeouts", false}};
 static const struct figure bulk_figures[FIGURES_MAX] = {{"wall to schedule", "ns", true},
                                                         {"CPU to schedule", "ns", true},
                                                         {"CPU of its life", "ns", true},
@@ -68,6 +73,7 @@ static const struct question {
      true},
     {"schedule only", ask_build, build_figures, 1, true, 5 * MILLION, MILLION, 0, false},
     {"within a second", ask_expire, expire_figures, 1, true, MILLION, MILLION, 0, false},
+    {"one at a time", ask_lone, lone_figures, 1, true, 300, 100, 0, false},
     {"bulk", ask_bulk, bulk_figures, 2, true, 5 * MILLION, MILLION, 0, false},
 };
 
