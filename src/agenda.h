@@ -114,17 +114,12 @@ static inline hwt_timeout *agenda_take(struct agenda *agenda)
     return agenda->front[agenda->lo++].timeout;
 }
 
-/* Fetch what the task of the `ahead`th after the first will be called with; of all before it. */
-HOT void agenda_prefetch(const struct agenda *agenda, unsigned ahead)
+/* Fetches what the tasks of `count` will be called with, from the `from`th after the first on. */
+HOT void agenda_prefetch(const struct agenda *agenda, unsigned from, unsigned count)
 {
-    if (agenda->lo + ahead < agenda->hi)
-        __builtin_prefetch(agenda->front[agenda->lo + ahead].timeout->arg, 1);
-}
-HOT void agenda_prefetch_up_to(const struct agenda *agenda, unsigned ahead)
-{
-    unsigned end = agenda->hi - agenda->lo < ahead ? agenda->hi : agenda->lo + ahead;
+    unsigned begin = agenda->lo + from, end = begin + count;
 
-    for (unsigned i = agenda->lo; i < end; i++)
+    for (unsigned i = begin; i < end && i < agenda->hi; i++)
         __builtin_prefetch(agenda->front[i].timeout->arg, 1);
 }
 

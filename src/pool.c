@@ -526,13 +526,26 @@ void pool_ease(void)
     end_easing();
 }
 
+/* The next one that holds something, of a few. */
+static unsigned next_depot(void)
+{
+    unsigned depot = 0;
+
+    for (unsigned looks = 0; looks < SURVEY_MOST; looks++) {
+        depot = ease.depot++ % depots_used();
+        if (depot_length(depot) > 0)
+            break;
+    }
+    return depot;
+}
+
 static void bring_some_home(void)
 {
     struct slab_sorter sorter = {{NULL}};
     uint32_t todo = load_relaxed(&ease.todo);
     size_t most = SIZE_MAX;
 
-    sort_portion(&sorter, ease.depot++ % depots_used(), EASE_BATCHES, &most);
+    sort_portion(&sorter, next_depot(), EASE_BATCHES, &most);
     store_relaxed(&ease.todo, todo - (todo < EASE_BATCHES ? todo : EASE_BATCHES));
     slab_vacate_one(&ease.slab);
 }

@@ -19,7 +19,7 @@
 #define SAMPLES_TAKEN    8u
 #define FEW_BELOW        8u /* a lane with less than this part of its slots taken becomes smaller */
 #define RELEASE_SLOTS    1024u /* whose pages go back together; a power of two */
-#define SURVEY_MOST      16u   /* segments, or slabs, that are looked at in one call */
+#define SURVEY_MOST      16u   /* segments, slabs or depots that are looked at in one call */
 #define LOOKS            3     /* sweeps that leave a timeout that is not due soon in its slot */
 #define LOOK_NS          100   /* what a slot may cost the worker: to look, and to file */
 #define AHEAD_FROM       16u   /* groups that are far: fewer are not worth a look ahead */
@@ -43,7 +43,7 @@
 #define PORTION         64   /* batches out of reach at a time, while they are sorted */
 #define EASE_WINDOW     8    /* looks, in which what is not used is not needed ... */
 #define EASE_KEEP       256  /* ... but so many batches, which stay ... */
-#define EASE_BATCHES    8    /* ... and so many go home at a time */
+#define EASE_BATCHES    12   /* ... and so many go home at a time */
 #define RESERVE_THREADS 64   /* whose magazines may be full */
 #define POOL_TRIM_ABOVE 16384
 

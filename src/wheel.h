@@ -123,14 +123,10 @@ static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, boo
     return wheel_find_due(wheel, now, exact);
 }
 
-/* Fetch what the task of one of the next that are due will be called with; of those before it. */
-HOT void wheel_prefetch_due(const struct wheel *wheel, unsigned ahead)
+/* Fetches what the tasks of the next that are due will be called with. */
+HOT void wheel_prefetch_due(const struct wheel *wheel, unsigned from, unsigned count)
 {
-    agenda_prefetch(&wheel->agenda, ahead);
-}
-HOT void wheel_prefetch_due_up_to(const struct wheel *wheel, unsigned ahead)
-{
-    agenda_prefetch_up_to(&wheel->agenda, ahead);
+    agenda_prefetch(&wheel->agenda, from, count);
 }
 
 /* After the last wheel_take_due of a pass: fetches what the next ones will touch. */

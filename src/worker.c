@@ -11,11 +11,15 @@
 #include "uncaught.h"
 #include "visit.h"
 
-#define PREFETCH_AHEAD 12
+/*
+ * Arguments are fetched so many at a time: a fetch waits for its address to be translated, and in
+ * between a task reads the clock, which waits for all that came before. Together they wait once.
+ */
+#define FETCH_AT_ONCE 8
 /* Wake-ups are few: one in so long, or in so many ticks; and so many that were saved (sizes.h). */
-#define WAKE_NS        UINT64_C(1000000) /* of a worker: a thread is put to sleep and woken */
-#define LOOP_WAKE_NS   UINT64_C(100000)  /* of a loop: a poll, and a descriptor to be set */
-#define WAKE_TICKS     16
+#define WAKE_NS       UINT64_C(1000000) /* of a worker: a thread is put to sleep and woken */
+#define LOOP_WAKE_NS  UINT64_C(100000)  /* of a loop: a poll, and a descriptor to be set */
+#define WAKE_TICKS    16
 
 /* ---- running ---- */
 
@@ -40,9 +44,10 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int 
     if (!timeout)
         return false;
     run_read_now(timer);
-    wheel_prefetch_due_up_to(wheel, PREFETCH_AHEAD);
+    wheel_prefetch_due(wheel, 0, 2 * FETCH_AT_ONCE);
     for (unsigned i = 1;; i++) {
-        wheel_prefetch_due(wheel, PREFETCH_AHEAD);
+        if (i % FETCH_AT_ONCE == 0)
+            wheel_prefetch_due(wheel, FETCH_AT_ONCE, FETCH_AT_ONCE);
         *ran += run_due(timer, timeout, frame);
         if (must_leave(timer))
             return false;

@@ -21,8 +21,8 @@ void ask_build(struct bench *b, void *ask);
 /* Due within a second: CPU each in ns; how many were early; late p50, p99, p99.9 in us. */
 void ask_expire(struct bench *b, void *ask);
 /*
- * One at a time, due in 1 to 20 ms, in turn with bare sleeps: late p50, p99; the sleeps' p50, p99, in
- * us; how many were early.
+ * One at a time, due in 1 to 20 ms, in turn with bare sleeps: late p50, p99; the sleeps' p50, p99,
+ * in us; how many were early.
  */
 void ask_lone(struct bench *b, void *ask);
 /* By two threads, none cancelled: to schedule, wall and CPU; CPU of all, in ns; bytes each. */

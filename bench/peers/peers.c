@@ -2,9 +2,9 @@
 /*
  * The same questions to other timers: schedule + cancel with 1024 outstanding, alone and beside a
  * million others (with --full ten million, too); scheduling only; one million due within a second;
- * one timeout at a time; five million by two threads, of which none is cancelled, to the end. Each case in a process of
- * its own, and all peers by turns, so that what the machine does meanwhile it does to all of them.
- * Programs in other languages come from the environment: see run.sh.
+ * one timeout at a time; five million by two threads, of which none is cancelled, to the end. Each
+ * case in a process of its own, and all peers by turns, so that what the machine does meanwhile it
+ * does to all of them. Programs in other languages come from the environment: see run.sh.
  */
 #include <stdlib.h>
 

@@ -288,7 +288,7 @@ static void take_first(struct play *p)
     if (p->count == 0)
         return;
     timeout = agenda_take(&p->agenda);
-    agenda_prefetch(&p->agenda, 3);
+    agenda_prefetch(&p->agenda, 3, 2);
     cr_assert_not(bucket_holds(timeout));
     unlist(p, timeout);
     release(p, timeout);
