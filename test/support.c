@@ -302,17 +302,20 @@ unsigned thread_count(void)
     return count;
 }
 
+/* As the pages say: the counters of statm lag behind, by some for each CPU. */
 size_t resident_bytes(void)
 {
-    FILE *statm = fopen("/proc/self/statm", "r");
-    unsigned long size = 0, resident = 0;
+    FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
+    char line[160];
+    size_t kb = 0;
 
-    if (!statm)
-        return 0;
-    if (fscanf(statm, "%lu %lu", &size, &resident) != 2)
-        resident = 0;
-    fclose(statm);
-    return resident * (size_t)sysconf(_SC_PAGESIZE);
+    while (rollup && fgets(line, sizeof line, rollup)) {
+        if (sscanf(line, "Rss: %zu kB", &kb) == 1)
+            break;
+    }
+    if (rollup)
+        fclose(rollup);
+    return kb << 10;
 }
 
 bool go_to_cpu(unsigned n)
