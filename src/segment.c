@@ -263,19 +263,23 @@ static bool release_part(struct segment *segment, lane_slot *slot)
     return !kept;
 }
 
-static void release_next_part(struct segment *segment)
+/* False: it had, or cannot yet. */
+static bool release_next_part(struct segment *segment)
 {
     uint32_t part, bit;
+    bool done;
 
     if (exchange_acq_rel(&segment->releasing, 1))
-        return;
+        return false;
     part = segment->part;
     bit = 1u << part;
-    if (!(load_relaxed(&segment->released) & bit) &&
-        release_part(segment, &segment->slot[part * RELEASE_SLOTS]))
+    done = !(load_relaxed(&segment->released) & bit) &&
+           release_part(segment, &segment->slot[part * RELEASE_SLOTS]);
+    if (done)
         or_seq(&segment->released, bit);
     segment->part = (part + 1) % SEGMENT_PARTS;
     store_release(&segment->releasing, 0);
+    return done;
 }
 
 static bool has_given_all(const struct segment *segment)
@@ -293,8 +297,7 @@ bool segment_give_back(struct survey *survey)
         store_release(&survey->leaving, NULL);
         return false;
     }
-    release_next_part(segment);
-    return true;
+    return release_next_part(segment);
 }
 
 /* A stretch on: where few are left, one retires; what had retired before has pages to give back. */

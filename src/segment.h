@@ -214,7 +214,7 @@ bool segment_raise_groups(struct segment *segment, uint32_t groups);
 unsigned segment_sample(const struct segment *segment);
 /* Where to go on after the last slot of `here`; looks whether few are left, a stretch on. */
 struct segment *segment_after(struct segment *here, struct survey *survey);
-/* Gives back one part of what is leaving. False: there is nothing to be given back. */
+/* Gives back one part of what is leaving. False: none went, so there is time for other work. */
 bool segment_give_back(struct survey *survey);
 
 /* ---- counting: any thread ---- */
