@@ -5,22 +5,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "platform.h"
+
 #define LOT_MOST 4096 /* large chunks: 2 MB */
 
 /* In place of the room of a chunk that is free; `used` then tells whether it ever was in use. */
 #define FREE_SMALL 1
 #define FREE_LARGE 2
 
+/* Its memory is touched as it is taken into use, from the beginning on. */
 struct chunk_lot {
-    struct chunk_lot *next;
+    struct chunk_lot *next; /* younger */
     char *chunks;
-    size_t units; /* small chunks */
+    size_t units, opened; /* small chunks: in all; ever taken into use, or split off for that */
 };
+
+/* So large that the system may give it a huge page: there filing costs no faults. */
+static bool is_mapped(size_t units)
+{
+    return units >= LOT_MOST * CHUNK_SPLIT;
+}
+
+/* ---- lots ---- */
 
 void chunk_store_init(struct chunk_store *store)
 {
     memset(store, 0, sizeof *store);
     store->next_lot = LOT_FIRST;
+}
+
+static void free_chunks(const struct chunk_lot *lot)
+{
+    if (is_mapped(lot->units))
+        platform_unmap(lot->chunks, lot->units * CHUNK_SMALL_SIZE);
+    else
+        free(lot->chunks);
 }
 
 void chunk_store_destroy(struct chunk_store *store)
@@ -29,14 +48,74 @@ void chunk_store_destroy(struct chunk_store *store)
 
     for (struct chunk_lot *lot = store->lots; lot; lot = next) {
         next = lot->next;
-        free(lot->chunks);
+        free_chunks(lot);
         free(lot);
     }
-    store->lots = NULL;
-    store->large = store->small = NULL;
-    store->large_count = store->small_count = store->total = 0;
-    store->at = NULL;
+    chunk_store_init(store);
 }
+
+static char *obtain_chunks(size_t units)
+{
+    size_t size = units * CHUNK_SMALL_SIZE;
+    char *chunks;
+
+    if (!is_mapped(units))
+        return aligned_alloc(CHUNK_LARGE_SIZE, size);
+    chunks = platform_map(size, LOT_MOST * CHUNK_LARGE_SIZE);
+    if (chunks)
+        platform_advise_huge(chunks, size);
+    return chunks;
+}
+
+static struct chunk_lot *lot_create(size_t units)
+{
+    int saved = errno; /* in a caller's advance; malloc may try one thing before another */
+    struct chunk_lot *lot = malloc(sizeof *lot);
+    char *chunks = lot ? obtain_chunks(units) : NULL;
+
+    if (!chunks) {
+        free(lot);
+        return NULL;
+    }
+    __asm__ volatile("" : : : "memory"); /* clang takes it that malloc leaves errno alone */
+    errno = saved;
+    *lot = (struct chunk_lot){NULL, chunks, units, 0};
+    return lot;
+}
+
+/* Another lot of large chunks, after those that there are. */
+static bool grow(struct chunk_store *store, size_t count)
+{
+    struct chunk_lot *lot = lot_create(count * CHUNK_SPLIT);
+
+    if (!lot)
+        return false;
+    *(store->last ? &store->last->next : &store->lots) = lot;
+    store->last = lot;
+    if (!store->opening)
+        store->opening = lot;
+    store->total += lot->units;
+    store->fresh += lot->units;
+    return true;
+}
+
+/* A large one that never was in use; NULL: there is none. */
+static struct ring *open_fresh(struct chunk_store *store)
+{
+    struct chunk_lot *lot = store->opening;
+    char *memory;
+
+    if (!lot)
+        return NULL;
+    memory = lot->chunks + lot->opened * CHUNK_SMALL_SIZE;
+    lot->opened += CHUNK_SPLIT;
+    store->fresh -= CHUNK_SPLIT;
+    if (lot->opened == lot->units)
+        store->opening = lot->next;
+    return (struct ring *)(void *)memory;
+}
+
+/* ---- free chunks ---- */
 
 static void push_free(struct chunk_store *store, void *memory, bool large, bool fresh)
 {
@@ -54,6 +133,12 @@ static void push_free(struct chunk_store *store, void *memory, bool large, bool 
     }
 }
 
+static void prefetch_chunk(const struct ring *ring)
+{
+    __builtin_prefetch(ring, 1);
+    __builtin_prefetch((const char *)ring + CACHE_LINE, 1);
+}
+
 static struct ring *pop_free(struct ring **list, size_t *count)
 {
     struct ring *first = *list;
@@ -62,6 +147,7 @@ static struct ring *pop_free(struct ring **list, size_t *count)
         return NULL;
     *list = ring_next(first);
     --*count;
+    prefetch_chunk(*list); /* whether that was in use is asked when the next one is taken */
     return first;
 }
 
@@ -80,50 +166,9 @@ static struct chunk *open_chunk(struct ring *ring, size_t room)
     return chunk;
 }
 
-static struct chunk_lot *lot_create(size_t count)
-{
-    int saved = errno; /* in a caller's advance; malloc may try one thing before another */
-    struct chunk_lot *lot = malloc(sizeof *lot);
-
-    if (!lot)
-        return NULL;
-    lot->chunks = aligned_alloc(CHUNK_LARGE_SIZE, count * CHUNK_LARGE_SIZE);
-    if (!lot->chunks) {
-        free(lot);
-        return NULL;
-    }
-    __asm__ volatile("" : : : "memory"); /* clang takes it that malloc leaves errno alone */
-    errno = saved;
-    lot->units = count * CHUNK_SPLIT;
-    return lot;
-}
-
-/* Behind those that are free already. */
-static bool grow(struct chunk_store *store, size_t count)
-{
-    struct chunk_lot *lot = lot_create(count);
-    struct ring *used = store->large, *last = used;
-
-    if (!lot)
-        return false;
-    lot->next = store->lots;
-    store->lots = lot;
-    store->total += lot->units;
-    store->large = NULL;
-    while (count-- > 0)
-        push_free(store, lot->chunks + count * CHUNK_LARGE_SIZE, true, true);
-    if (!used)
-        return true;
-    while (ring_next(last))
-        last = ring_next(last);
-    store_relaxed(&last->next, store->large);
-    store->large = used;
-    return true;
-}
-
 int chunk_store_reserve(struct chunk_store *store, size_t small)
 {
-    size_t have = store->small_count + store->large_count * CHUNK_SPLIT;
+    size_t have = store->small_count + store->large_count * CHUNK_SPLIT + store->fresh;
 
     if (small > SIZE_MAX / CHUNK_LARGE_SIZE)
         return -ENOMEM;
@@ -133,10 +178,8 @@ int chunk_store_reserve(struct chunk_store *store, size_t small)
 }
 
 /* A large one becomes four, of which one is left. */
-static struct ring *split(struct chunk_store *store, struct ring *large)
+static struct ring *split(struct chunk_store *store, struct ring *large, bool fresh)
 {
-    bool fresh = !is_used(large);
-
     for (size_t i = CHUNK_SPLIT; i-- > 1;)
         push_free(store, (char *)large + i * CHUNK_SMALL_SIZE, false, fresh);
     return large;
@@ -147,16 +190,25 @@ struct chunk *chunk_take_free_small(struct chunk_store *store)
 {
     struct ring *ring;
 
-    if (store->small && (is_used(store->small) || !is_used(store->large)))
+    if (store->small && (is_used(store->small) || !store->large))
         return open_chunk(pop_free(&store->small, &store->small_count), CHUNK_SMALL_ROOM);
     ring = pop_free(&store->large, &store->large_count);
-    return ring ? open_chunk(split(store, ring), CHUNK_SMALL_ROOM) : NULL;
+    if (ring)
+        return open_chunk(split(store, ring, false), CHUNK_SMALL_ROOM);
+    ring = open_fresh(store);
+    return ring ? open_chunk(split(store, ring, true), CHUNK_SMALL_ROOM) : NULL;
+}
+
+static struct ring *take_large(struct chunk_store *store)
+{
+    struct ring *ring = pop_free(&store->large, &store->large_count);
+    return ring ? ring : open_fresh(store);
 }
 
 static struct chunk *take_free(struct chunk_store *store, bool large)
 {
-    bool instead = is_used(store->small) && !is_used(store->large);
-    struct ring *ring = large && !instead ? pop_free(&store->large, &store->large_count) : NULL;
+    bool instead = is_used(store->small) && !store->large;
+    struct ring *ring = large && !instead ? take_large(store) : NULL;
 
     return ring ? open_chunk(ring, CHUNK_LARGE_ROOM) : chunk_take_free_small(store);
 }
@@ -174,7 +226,7 @@ struct chunk *chunk_take(struct chunk_store *store, bool large)
 
 bool chunk_next_is_fresh(const struct chunk_store *store)
 {
-    return !is_used(store->small) && !is_used(store->large);
+    return !is_used(store->small) && !store->large;
 }
 
 void chunk_give(struct chunk_store *store, struct chunk *chunk)
@@ -184,18 +236,14 @@ void chunk_give(struct chunk_store *store, struct chunk *chunk)
 
 /* ---- the cursor ---- */
 
-/* To the next lot. False: that is the first again. */
+/* To the next lot. False: that is the first again. Behind one that was never opened is no other. */
 static bool next_lot(struct chunk_store *store)
 {
     store->at = store->at ? store->at->next : store->lots;
     store->offset = 0;
+    if (store->at && store->at->opened == 0)
+        store->at = NULL;
     return store->at != NULL;
-}
-
-/* A lot is taken into use from its beginning: behind one that never was there is no other. */
-static bool is_past(const struct chunk_store *store, const struct ring *ring)
-{
-    return ring_room(ring) == FREE_LARGE && !is_used(ring) && store->offset % CHUNK_SPLIT == 0;
 }
 
 struct chunk *chunk_cursor_next(struct chunk_store *store, size_t *units)
@@ -204,13 +252,9 @@ struct chunk *chunk_cursor_next(struct chunk_store *store, size_t *units)
     unsigned room;
 
     *units = 0;
-    if ((!store->at || store->offset == store->at->units) && !next_lot(store))
+    if ((!store->at || store->offset == store->at->opened) && !next_lot(store))
         return NULL;
     ring = (struct ring *)(void *)(store->at->chunks + store->offset * CHUNK_SMALL_SIZE);
-    if (is_past(store, ring)) {
-        store->offset = store->at->units;
-        return NULL;
-    }
     room = ring_room(ring);
     *units = room == CHUNK_LARGE_ROOM || room == FREE_LARGE ? CHUNK_SPLIT : 1;
     store->offset += *units;

@@ -43,13 +43,14 @@ struct chunk {
 #define CHUNK_LARGE_ROOM ((CHUNK_LARGE_SIZE - sizeof(struct chunk)) / sizeof(uint64_t))
 
 struct chunk_store {
-    struct ring *large, *small; /* free ones, by `next`; those that were never used come last */
+    struct ring *large, *small; /* free ones, by `next`; small ones never used come last */
     size_t large_count, small_count;
-    struct chunk_lot *lots; /* what malloc gave; goes back when the store is destroyed */
-    size_t next_lot;        /* large chunks in the next one */
-    size_t total;           /* of all lots, in small chunks */
-    struct chunk_lot *at;   /* the cursor: a lot (NULL: before the first), and ... */
-    size_t offset;          /* ... how far in it, in small chunks */
+    struct chunk_lot *lots, *last; /* the oldest and the youngest; go back with the store */
+    struct chunk_lot *opening;     /* the oldest in which there are chunks that never were in use */
+    size_t next_lot;               /* large chunks in the next one */
+    size_t total, fresh;           /* small chunks: in all lots; of these, in none that is opened */
+    struct chunk_lot *at;          /* the cursor: a lot (NULL: before the first), and ... */
+    size_t offset;                 /* ... how far in it, in small chunks */
     size_t in_vain; /* so often none need be looked for: nothing was found (bucket_thin.c) */
 };
 

@@ -341,7 +341,8 @@ static void lose_memory(struct play *p)
     if (!memory_is_short)
         return;
     p->store.large = p->store.small = NULL;
-    p->store.large_count = p->store.small_count = 0;
+    p->store.large_count = p->store.small_count = p->store.fresh = 0;
+    p->store.opening = NULL;
 }
 
 static void random_step(struct play *p, bool short_at_times)

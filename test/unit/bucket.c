@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* LDFLAGS: -Wl,--wrap=malloc,--wrap=aligned_alloc */
+/* LDFLAGS: -Wl,--wrap=malloc,--wrap=aligned_alloc,--wrap=mmap */
 /*
  * Buckets: inline slots, chunks, holes and their merging (B1 to B3), moving, the order of chunks,
  * the store of chunks.
@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "bucket.h"
 #include "support.h"
@@ -34,6 +35,17 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
     requests++;
     return memory_is_short ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+void *__real_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    requests++;
+    if (!memory_is_short)
+        return __real_mmap(at, size, protection, flags, fd, offset);
+    errno = ENOMEM;
+    return MAP_FAILED;
 }
 
 TestSuite(bucket, .init = test_arm);
@@ -147,7 +159,7 @@ static size_t room_taken(const struct bucket *bucket)
 
 static size_t free_room(const struct chunk_store *store)
 {
-    return store->small_count + store->large_count * CHUNK_SPLIT;
+    return store->small_count + store->large_count * CHUNK_SPLIT + store->fresh;
 }
 
 /* `least` is a bound of the stamps, and every slot says what its timeout was filed with. */
@@ -687,10 +699,8 @@ Test(bucket, random_steps_with_holes)
 /* The units of the store that are in use, free ones that were used included. */
 static size_t worn(struct rack *r)
 {
-    size_t fresh = 0;
+    size_t fresh = r->store.fresh;
 
-    for (const struct ring *ring = r->store.large; ring; ring = ring_next(ring))
-        fresh += ring_used(ring) ? 0 : CHUNK_SPLIT;
     for (const struct ring *ring = r->store.small; ring; ring = ring_next(ring))
         fresh += ring_used(ring) ? 0 : 1;
     return r->store.total - fresh;
@@ -1084,6 +1094,67 @@ Test(bucket, the_store_uses_what_it_has)
     memory_is_short = false;
     for (size_t i = 0; i < COUNT_OF(taken); i++)
         cr_assert_not_null(chunk_take(&r->store, i % 2));
+    rack_close(r);
+}
+
+/* The cursor meets each that is in use, once a round. */
+static size_t met_in_a_round(struct chunk_store *store)
+{
+    size_t met = 0, units;
+
+    do {
+        met += chunk_cursor_next(store, &units) != NULL;
+    } while (store->at);
+    return met;
+}
+
+/* 16 MB, of which nothing is touched before it is taken; and it goes back. */
+Test(bucket, a_large_lot_is_opened_as_it_is_used)
+{
+    struct rack *r = rack_open();
+    size_t count = 32768, before = resident_bytes();
+    char **taken = malloc(count * sizeof *taken);
+
+    cr_assert_not_null(taken);
+    cr_assert_eq(chunk_store_reserve(&r->store, 10), 0);
+    cr_assert_eq(chunk_store_reserve(&r->store, count * CHUNK_SPLIT), 0);
+    cr_assert_lt(resident_bytes(), before + (1 << 20), "reserved, and not touched");
+    requests = 0;
+    cr_assert_eq(met_in_a_round(&r->store), 0);
+    for (size_t i = 0; i < count; i++) {
+        taken[i] = (char *)chunk_take(&r->store, true);
+        cr_assert(taken[i] && (uintptr_t)taken[i] % CHUNK_LARGE_SIZE == 0);
+        memset(taken[i] + sizeof(struct chunk), 0xff, CHUNK_LARGE_SIZE - sizeof(struct chunk));
+        if (i == 1 || i == count / 2)
+            cr_assert_eq(met_in_a_round(&r->store), i + 1);
+    }
+    cr_assert_eq(requests, 0);
+    cr_assert_eq(met_in_a_round(&r->store), count);
+    for (size_t i = 0; i < count; i++)
+        chunk_give(&r->store, (struct chunk *)(void *)taken[i]);
+    cr_assert_eq(met_in_a_round(&r->store), 0, "all are free");
+    cr_assert(!chunk_next_is_fresh(&r->store));
+    cr_assert_gt(resident_bytes(), before + 16 * CHUNK_LARGE_SIZE * 1024);
+    free(taken);
+    rack_close(r);
+    cr_assert_lt(resident_bytes(), before + (4 << 20), "it has gone back");
+}
+
+Test(bucket, a_large_lot_without_memory)
+{
+    struct rack *r = rack_open();
+    size_t total;
+
+    cr_assert_eq(chunk_store_reserve(&r->store, 10), 0);
+    total = r->store.total;
+    memory_is_short = true;
+    cr_assert_eq(chunk_store_reserve(&r->store, 1 << 20), -ENOMEM);
+    memory_is_short = false;
+    cr_assert_eq(r->store.total, total);
+    cr_assert_geq(free_room(&r->store), 10);
+    errno = EXDEV;
+    cr_assert_eq(chunk_store_reserve(&r->store, 1 << 20), 0);
+    cr_assert_eq(errno, EXDEV, "left alone where it went well");
     rack_close(r);
 }
 

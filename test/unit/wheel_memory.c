@@ -56,7 +56,8 @@ static void always_short(struct walk *w)
 static void forget_free_chunks(struct wheel *wheel)
 {
     wheel->store.large = wheel->store.small = NULL;
-    wheel->store.large_count = wheel->store.small_count = 0;
+    wheel->store.large_count = wheel->store.small_count = wheel->store.fresh = 0;
+    wheel->store.opening = NULL;
 }
 
 static void sometimes_short(struct walk *w)
