@@ -547,6 +547,35 @@ Test(lane, a_part_in_use_stays)
     check_tally(node_count + 100 * LANE_SLOTS, node_count - taken_count + 100 * LANE_SLOTS);
 }
 
+static unsigned given_back(unsigned looks)
+{
+    unsigned given = 0;
+
+    while (looks-- > 0)
+        given += segment_give_back(survey());
+    return given;
+}
+
+/* G6: while one lives in what has retired, who comes by has time to bring other memory home. */
+Test(lane, a_part_in_use_keeps_nobody_from_other_work)
+{
+    struct segment *leaving;
+    unsigned parts = LANE_SLOTS / RELEASE_SLOTS;
+
+    make_ring();
+    leaving = segment_next(lane->first);
+    empty(leaving);
+    store_relaxed(&leaving->slot[RELEASE_SLOTS + 1], packed_make(&node[0], 0));
+    store_relaxed(&leaving->retired, 1);
+    store_release(&survey()->leaving, leaving);
+    cr_assert_eq(given_back(parts), parts - 1, "each but that one");
+    cr_assert_eq(given_back(3 * parts), 0);
+    cr_assert_eq(survey()->leaving, leaving, "it is tried again");
+    empty(leaving);
+    cr_assert_eq(given_back(parts + 1), 1);
+    cr_assert_null(survey()->leaving);
+}
+
 /* G7: for want of memory alone. */
 Test(lane, without_memory_it_spills)
 {
