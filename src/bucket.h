@@ -339,8 +339,19 @@ HOT void bucket_prefetch_last(const struct bucket *bucket)
         __builtin_prefetch(ring_prev(&bucket->ring), 1);
 }
 
+/* Fetches the chunk from which bucket_take will take next. */
+HOT void bucket_prefetch_chunk(const struct bucket *bucket)
+{
+    const char *last = (const char *)ring_prev(&bucket->ring);
+
+    if (!bucket_has_chunks(bucket))
+        return;
+    for (unsigned i = 0; i < CHUNK_SMALL_SIZE; i += CACHE_LINE)
+        __builtin_prefetch(last + i, 1);
+}
+
 /* Fetches the lines of those that bucket_take will hand out next. */
-void bucket_prefetch_timeouts(struct bucket *bucket);
+void bucket_prefetch_timeouts(const struct bucket *bucket);
 /*
  * Fetches what the tasks of a bucket's first few timeouts will be called with: each is taken out
  * for that look (S2), and goes back into its slot.

@@ -25,28 +25,46 @@ bool bucket_has_any(struct bucket *bucket, struct chunk_store *store)
     return false;
 }
 
-void bucket_prefetch_timeouts(struct bucket *bucket)
+static unsigned prefetch_slots(const _Atomic uint64_t *slot, unsigned count, unsigned most)
 {
-    struct ring *last = bucket_has_chunks(bucket) ? ring_prev(&bucket->ring) : NULL;
-    const _Atomic uint64_t *slot = last ? chunk_of(last)->slot : bucket->slot;
-    unsigned end = last ? ring_used(last) : BUCKET_INLINE;
+    unsigned from = count > most ? count - most : 0;
 
-    for (unsigned i = end > BUCKET_BATCH ? end - BUCKET_BATCH : 0; i < end; i++) {
+    for (unsigned i = from; i < count; i++) {
         uint64_t packed = load_relaxed(&slot[i]);
         if (packed)
             __builtin_prefetch(packed_timeout(packed), 1);
     }
+    return count - from;
 }
 
+void bucket_prefetch_timeouts(const struct bucket *bucket)
+{
+    const struct ring *ring = ring_prev(&bucket->ring);
+    unsigned most = BUCKET_BATCH;
+
+    for (; most > 0 && ring && ring_is_chunk(ring); ring = ring_prev(ring)) {
+        const struct chunk *chunk = container_of(ring, const struct chunk, ring);
+        most -= prefetch_slots(chunk->slot, ring_used(ring), most);
+    }
+    prefetch_slots(bucket->slot, BUCKET_INLINE, most);
+}
+
+/* All are out of their slots before one is touched: the wait for one is spent on the others. */
 void bucket_prefetch_arguments(struct bucket *bucket)
 {
+    uint64_t packed[BUCKET_INLINE];
+    _Atomic uint64_t *slot[BUCKET_INLINE];
+    unsigned count = 0;
+
     for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        uint64_t packed = slot_empty(&bucket->slot[i]);
-        if (!packed)
-            continue;
-        __builtin_prefetch(packed_timeout(packed)->arg, 1);
-        store_release(&bucket->slot[i], packed);
+        slot[count] = &bucket->slot[i];
+        packed[count] = slot_empty(slot[count]);
+        count += packed[count] != 0;
     }
+    for (unsigned i = 0; i < count; i++)
+        __builtin_prefetch(packed_timeout(packed[i])->arg, 1);
+    for (unsigned i = 0; i < count; i++)
+        store_release(slot[i], packed[i]);
 }
 
 /* S3: only what would be the earliest needs a second look at its slot. */

@@ -400,8 +400,9 @@ static void take_current(struct wheel *wheel)
 }
 
 /*
- * In two steps, from pass to pass: the timeouts of the tick after the next, then what the tasks of
- * the next one will be called with. Full buckets are left to whoever takes their timeouts out.
+ * In three steps, from pass to pass: of the third tick from here the chunk, of the one before its
+ * timeouts, and of the next one what the tasks will be called with. Full buckets are left to
+ * whoever takes their timeouts out.
  */
 static void foresee(struct wheel *wheel)
 {
@@ -413,8 +414,12 @@ static void foresee(struct wheel *wheel)
         return;
     bucket_prefetch_arguments(&lowest->slot[next]);
     next = bitmap_next(&lowest->occupied, next + 1);
+    if (next == BITMAP_NONE)
+        return;
+    bucket_prefetch_timeouts(&lowest->slot[next]);
+    next = bitmap_next(&lowest->occupied, next + 1);
     if (next != BITMAP_NONE)
-        bucket_prefetch_timeouts(&lowest->slot[next]);
+        bucket_prefetch_chunk(&lowest->slot[next]);
 }
 
 /* ---- the rest ---- */
