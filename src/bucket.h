@@ -339,7 +339,7 @@ HOT void bucket_prefetch_last(const struct bucket *bucket)
         __builtin_prefetch(ring_prev(&bucket->ring), 1);
 }
 
-/* Fetches the chunk from which bucket_take will take next. */
+/* Fetches the chunk from which bucket_take will take next, of a large one its head. */
 HOT void bucket_prefetch_chunk(const struct bucket *bucket)
 {
     const char *last = (const char *)ring_prev(&bucket->ring);

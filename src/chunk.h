@@ -48,7 +48,7 @@ struct chunk_store {
     struct chunk_lot *lots, *last; /* the oldest and the youngest; go back with the store */
     struct chunk_lot *opening;     /* the oldest in which there are chunks that never were in use */
     size_t next_lot;               /* large chunks in the next one */
-    size_t total, fresh;           /* small chunks: in all lots; of these, in none that is opened */
+    size_t total, fresh;           /* small chunks: in all lots; in what never was taken from one */
     struct chunk_lot *at;          /* the cursor: a lot (NULL: before the first), and ... */
     size_t offset;                 /* ... how far in it, in small chunks */
     size_t in_vain; /* so often none need be looked for: nothing was found (bucket_thin.c) */
