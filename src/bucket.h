@@ -339,15 +339,11 @@ HOT void bucket_prefetch_last(const struct bucket *bucket)
         __builtin_prefetch(ring_prev(&bucket->ring), 1);
 }
 
-/* Fetches the chunk from which bucket_take will take next, of a large one its head. */
+/* Fetches the chunk from which bucket_take will take next. */
 HOT void bucket_prefetch_chunk(const struct bucket *bucket)
 {
-    const char *last = (const char *)ring_prev(&bucket->ring);
-
-    if (!bucket_has_chunks(bucket))
-        return;
-    for (unsigned i = 0; i < CHUNK_SMALL_SIZE; i += CACHE_LINE)
-        __builtin_prefetch(last + i, 1);
+    if (bucket_has_chunks(bucket))
+        chunk_prefetch(ring_prev(&bucket->ring));
 }
 
 /* Fetches the lines of those that bucket_take will hand out next. */

@@ -25,7 +25,8 @@ bool bucket_has_any(struct bucket *bucket, struct chunk_store *store)
     return false;
 }
 
-static unsigned prefetch_slots(const _Atomic uint64_t *slot, unsigned count, unsigned most)
+/* How many it went through. */
+HOT unsigned prefetch_slots(const _Atomic uint64_t *slot, unsigned count, unsigned most)
 {
     unsigned from = count > most ? count - most : 0;
 

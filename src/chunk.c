@@ -133,14 +133,6 @@ static void push_free(struct chunk_store *store, void *memory, bool large, bool 
     }
 }
 
-static void prefetch_chunk(const struct ring *ring)
-{
-    if (!ring)
-        return;
-    __builtin_prefetch(ring, 1);
-    __builtin_prefetch((const char *)ring + CACHE_LINE, 1);
-}
-
 static struct ring *pop_free(struct ring **list, size_t *count)
 {
     struct ring *first = *list;
@@ -149,7 +141,8 @@ static struct ring *pop_free(struct ring **list, size_t *count)
         return NULL;
     *list = ring_next(first);
     --*count;
-    prefetch_chunk(*list); /* who takes the next one asks whether it was in use */
+    if (*list)
+        chunk_prefetch(*list); /* who takes the next one asks whether it was in use */
     return first;
 }
 

@@ -1108,7 +1108,7 @@ static size_t met_in_a_round(struct chunk_store *store)
     return met;
 }
 
-/* 16 MB, of which nothing is touched before it is taken; and it goes back. */
+/* G6: 16 MB, of which nothing is touched before it is taken; and all goes back. */
 Test(bucket, a_large_lot_is_opened_as_it_is_used)
 {
     struct rack *r = rack_open();
@@ -1140,6 +1140,7 @@ Test(bucket, a_large_lot_is_opened_as_it_is_used)
     cr_assert_lt(resident_bytes(), before + (4 << 20), "it has gone back");
 }
 
+/* G2: what is there stays as it is. */
 Test(bucket, a_large_lot_without_memory)
 {
     struct rack *r = rack_open();
