@@ -30,13 +30,13 @@ says() # extended regular expression
 }
 
 # ---- from another folder, as make -C does it ----
-(cd "$tmp" && mk -f "$root/Makefile") || fail "make -f elsewhere/Makefile fails"
+(cd "$tmp" && mk -j2 -f "$root/Makefile") || fail "make -f elsewhere/Makefile fails"
 [ -e "$tmp/build/libhwt.so" ] || fail "make -f elsewhere/Makefile builds nothing"
 mkdir "$tmp/a place"
 ln -s "$root"/* "$tmp/a place/"
 rm "$tmp/a place/build" 2>/dev/null || :
-(cd "$tmp" && mk -f "$tmp/a place/Makefile") || fail "make -f \"a place/Makefile\" fails"
-(cd "$tmp" && mk -f "$root/Makefile" install prefix="$tmp/usr" uninstall) ||
+(cd "$tmp" && mk -j2 -f "$tmp/a place/Makefile") || fail "make -f \"a place/Makefile\" fails"
+(cd "$tmp" && mk -j2 -f "$root/Makefile" install prefix="$tmp/usr" uninstall) ||
     fail "make -f elsewhere/Makefile takes no goals"
 says REMOVE || fail "make -f elsewhere/Makefile takes no goals"
 
