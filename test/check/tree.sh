@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # The top level holds what it should and nothing else; every source names its licence, keeps to 100
-# columns and leaves nothing marked for later.
+# columns and leaves nothing marked for later; every row of a document's table has its cells.
 
 set -eu
 shopt -s lastpipe # complain, at the end of a pipe, sets our status
@@ -60,6 +60,14 @@ done | complain "without a licence line"
 for f in test/*.sh test/*/*.sh bench/*.sh bench/*/*.sh .ci/*; do
     [ -x "$f" ] || echo "$f"
 done | complain "not executable"
+
+# A row with a cell too many loses its last one where it is shown.
+mapfile -t documents < <(printf '%s\n' "${files[@]}" | grep -E '\.md$')
+awk '!/^\|/ { cells = 0; next }
+    { row = $0; gsub(/`[^`]*`|\\\|/, "x", row); n = gsub(/\|/, "", row) }
+    !cells { cells = n }
+    n != cells { print FILENAME ":" FNR ": " $0 }' "${documents[@]}" |
+    complain "rows of a table that are not as long as its first"
 
 echo "${#files[@]} files"
 exit $status
