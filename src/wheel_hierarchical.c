@@ -2,13 +2,14 @@
 /*
  * The hierarchical wheel (Varghese and Lauck's scheme 7; Linux, Kafka), tickless.
  *
- * Slot s of a level stands for the ticks t with t >> shift == s. Level 0 has a slot for each tick,
- * and four times as many as the levels above (2048 instead of 512), so that most timeouts are
- * filed once and never cascade. Every level is a ring of twice its slots: the window the current
- * tick is in, and the next one. So what a slot of level l holds can come down to level l - 1 at any
- * time while the window before it lasts, a few timeouts per tick (trickle), and no tick has to
- * bring a whole slot down at once (the cascade burst). Invariant: at every level above 0 the slot
- * that the current tick is in is empty.
+ * Slot s of a level stands for the ticks t with t >> shift == s. Level 0 has a slot for each tick.
+ * The two lowest levels have four times as many slots as those above (2048 instead of 512): so most
+ * timeouts are filed once and never cascade, and nearly all others cascade once (at a tick of a
+ * millisecond, what is due within the hour). Every level is a ring of twice its slots: the window
+ * the current tick is in, and the next one. So what a slot of level l holds can come down to level
+ * l - 1 at any time while the window before it lasts, a few timeouts per tick (trickle), and no
+ * tick has to bring a whole slot down at once (the cascade burst). Invariant: at every level above
+ * 0 the slot that the current tick is in is empty.
  *
  * Each level knows which of its slots are occupied (level.h), each bucket a lower bound of its
  * deadlines: the next deadline is a few bit scans away, and idle ticks cost nothing.
@@ -22,8 +23,9 @@
 #define TRICKLE_LEAST 32   /* timeouts per level and expired tick that come down ahead of time */
 #define PREPARE_ABOVE 2048 /* a slot with more is worth a wake-up ahead of its first deadline */
 #define PREPARE_STEP  1024
-#define WIDER_BITS    2  /* the lowest level has so many more than the others ... */
-#define LOWEST_BITS   11 /* ... up to this */
+#define WIDE          2  /* so many levels, the lowest, ... */
+#define WIDER_BITS    2  /* ... have so many bits more than the others ... */
+#define WIDE_BITS     11 /* ... up to this */
 
 struct hierarchical {
     struct wheel wheel;
@@ -482,24 +484,24 @@ static unsigned bits_of(uint64_t value)
     return value ? 64 - (unsigned)__builtin_clzll(value) : 0;
 }
 
-/* A lowest level that is wider brings most timeouts to their slot at once, without a cascade. */
-static unsigned lowest_bits(unsigned bits)
+static unsigned wide_bits(unsigned bits)
 {
-    return bits >= LOWEST_BITS ? bits : (unsigned)min_u64(bits + WIDER_BITS, LOWEST_BITS);
+    return bits >= WIDE_BITS ? bits : (unsigned)min_u64(bits + WIDER_BITS, WIDE_BITS);
 }
 
 static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
 {
-    unsigned bits = slots > 1 ? bits_of(slots) - 1 : 1, lowest = lowest_bits(bits);
+    unsigned bits = slots > 1 ? bits_of(slots) - 1 : 1, wide = wide_bits(bits);
     unsigned reach = bits_of(DEADLINE_NEVER / tick_ns + 1); /* bits of a tick */
-    unsigned levels = reach > lowest + bits ? 1 + (reach - lowest + bits - 1) / bits : 2;
+    unsigned levels = reach > 2 * wide ? WIDE + (reach - 2 * wide + bits - 1) / bits : WIDE;
     struct hierarchical *w =
         wheel_alloc(sizeof(struct hierarchical) + levels * sizeof(struct level));
+    unsigned shift = 0;
     char *memory;
 
     if (!w)
         return NULL;
-    w->size = level_size(lowest) + (levels - 1) * level_size(bits);
+    w->size = WIDE * level_size(wide) + (levels - WIDE) * level_size(bits);
     w->memory = platform_map(w->size, CACHE_LINE); /* untouched, where nothing is ever filed */
     if (!w->memory) {
         free(w);
@@ -507,9 +509,12 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
     }
     w->levels = levels;
     w->coming = UINT64_MAX;
-    memory = level_init(&w->level[0], 0, lowest, w->memory);
-    for (unsigned i = 1; i < levels; i++)
-        memory = level_init(&w->level[i], lowest + (i - 1) * bits, bits, memory);
+    memory = w->memory;
+    for (unsigned i = 0; i < levels; i++) {
+        unsigned own = i < WIDE ? wide : bits;
+        memory = level_init(&w->level[i], shift, own, memory);
+        shift += own;
+    }
     set_ends(w, current);
     return &w->wheel;
 }

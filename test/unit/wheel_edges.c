@@ -13,10 +13,13 @@ TestSuite(wheel_edges, .init = test_arm);
 
 /* ---- boundaries ---- */
 
-/* Around k slots of a level from `base`, to the nanosecond and to the tick. */
+/*
+ * Around k slots of a level from `base`, to the nanosecond and to the tick; also where the levels
+ * are that lie above two that are four times as wide.
+ */
 static void insert_around(struct oracle *o, uint64_t base, uint64_t slot_ns, uint32_t slots)
 {
-    const uint64_t ahead[] = {1, 2, 3, slots - 1, slots, slots + 1};
+    const uint64_t ahead[] = {1, 2, 3, 4, 8, 16, 32, slots - 1, slots, slots + 1};
 
     for (size_t i = 0; i < COUNT_OF(ahead); i++) {
         uint64_t at = base + ahead[i] * slot_ns;
@@ -69,13 +72,25 @@ static void boundaries_from(hwt_wheel_kind kind, uint32_t slots, uint64_t start,
 /* Starting on, just before and just after the edges of a tick, a window and a lap. */
 static void boundaries(hwt_wheel_kind kind, uint32_t slots)
 {
-    uint64_t window = slots * TICK, lap = slots * window;
+    uint64_t window = slots * TICK, lap = slots * window, wide = 4 * window, above = 16 * lap;
 
     for (size_t i = 0; i < test_epoch_count; i++) {
-        uint64_t epoch = test_epochs[i] - test_epochs[i] % lap;
-        const uint64_t starts[] = {
-            0,          1,       TICK - 1,           TICK, window - 1, window - TICK, window,
-            lap - TICK, lap - 1, lap + window - TICK};
+        uint64_t epoch = test_epochs[i] - test_epochs[i] % above;
+        const uint64_t starts[] = {0,
+                                   1,
+                                   TICK - 1,
+                                   TICK,
+                                   window - 1,
+                                   window - TICK,
+                                   window,
+                                   lap - TICK,
+                                   lap - 1,
+                                   lap + window - TICK,
+                                   wide - TICK,
+                                   wide - 1,
+                                   above - TICK,
+                                   above - 1,
+                                   above + wide - TICK};
         for (size_t j = 0; j < COUNT_OF(starts); j++)
             boundaries_from(kind, slots, epoch + starts[j], j % 2);
     }
