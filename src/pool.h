@@ -19,7 +19,8 @@
 #include "poison.h"
 #include "slab.h"
 
-#define POOL_BATCH SLAB_BATCH
+#define POOL_BATCH   SLAB_BATCH
+#define MAGAZINE_MAX (2 * POOL_BATCH)
 
 /* Whether a thread may keep free blocks: only if somebody flushes them at its end. */
 enum magazine_keeping { KEEP_UNKNOWN, KEEP_UNTIL_END, KEEP_NOTHING };
@@ -35,6 +36,9 @@ extern HIDDEN _Thread_local struct magazine pool_magazine;
 /* The rest of the next two: an empty magazine, and one without room. */
 bool pool_refill(void);
 void pool_give_slowly(hwt_timeout *block);
+
+/* What the thread keeps goes to the depot of its CPU. */
+void pool_flush(void);
 
 /* How many batches a CPU gets from the slabs at once, and keeps from others as long as they can. */
 uint32_t pool_stretch(void);

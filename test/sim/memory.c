@@ -16,12 +16,12 @@
 #define ARENA      ((uintptr_t)0xc0000000) /* within the library's PLATFORM_ADDRESS_BITS */
 #define ARENA_SIZE ((size_t)8 << 20)
 #define BLOCK      64
-#define WORD_BYTES 8 /* the word too is the owner's, but pool.c and slab*.c may look at it */
+#define WORD_BYTES 8 /* the word too is the owner's, but the pool and its slabs may look at it */
 
 /* The library's own variables: the sections are renamed so that the linker tells where they are. */
 extern char __start_hwt_data[] __attribute__((weak)), __stop_hwt_data[] __attribute__((weak));
 extern char __start_hwt_bss[] __attribute__((weak)), __stop_hwt_bss[] __attribute__((weak));
-/* The text of pool.c and slab*.c, who alone may touch the words of blocks that are free. */
+/* The text of depot.c, pool*.c, slab*.c, who alone may touch the words of blocks that are free. */
 extern char __start_hwt_pool[], __stop_hwt_pool[];
 /* Those of lane_sweep, bucket_look and wheel: they may read the word of what has left its slot. */
 extern char __start_hwt_peek[], __stop_hwt_peek[];

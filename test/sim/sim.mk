@@ -9,10 +9,11 @@ SIM      := $(BUILD)/sim/hwt-sim
 SIM_O    := $(patsubst %.c,$(O)/%.o,$(wildcard test/sim/*.c))
 # base.c prints and aborts; the simulator has its own way to fail.
 SIM_LIB  := $(filter-out $(O)/src/base.o,$(LIB_O))
-SIM_TEXT := $(patsubst %,$(O)/sim/%.o,pool slab slab_map lane_sweep bucket_look wheel poison worker)
+SIM_POOL := $(patsubst %,$(O)/sim/%.o,depot pool pool_home slab slab_map)
+SIM_TEXT := $(SIM_POOL) $(patsubst %,$(O)/sim/%.o,lane_sweep bucket_look wheel poison worker)
 
 ifeq ($(KIND),sim)
-$(O)/sim/pool.o $(O)/sim/slab.o $(O)/sim/slab_map.o: sections := --rename-section .text=hwt_pool
+$(SIM_POOL): sections := --rename-section .text=hwt_pool
 $(O)/sim/lane_sweep.o $(O)/sim/bucket_look.o $(O)/sim/wheel.o: sections := --rename-section .text=hwt_peek
 $(O)/sim/poison.o: sections := --rename-section .text=hwt_debug
 $(O)/sim/worker.o: sections := --redefine-sym wheel_check=sim_wheel_check
