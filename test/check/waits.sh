@@ -7,18 +7,11 @@
 
 set -eu
 cd "$(dirname "$0")/../.."
-: "${BUILD:=build}" "${CC:=gcc}" "${MAKE:=make}"
-unset MAKEFLAGS MFLAGS
-if [ "${KIND:-release}" != release ]; then
-    echo "the instrumented library stands beside the release build, not beside $KIND"
-    exit 77
-fi
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-"$MAKE" -s NODEPS=1 KIND=release BUILD="$BUILD" CC="$CC" "$BUILD/bench/waits" >"$tmp/log" 2>&1 ||
-    { cat "$tmp/log"; exit 1; }
-"$BUILD/bench/waits" --quick --json "$tmp/figures" >"$tmp/rows" 2>&1 || { cat "$tmp/rows"; exit 1; }
+bench/count/run.sh waits "$tmp/figures" >"$tmp/rows" ||
+    { status=$?; cat "$tmp/rows"; exit $status; }
 
 # Of this metric: each figure, and its limit.
 values()
