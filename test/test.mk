@@ -47,8 +47,9 @@ run = @KIND=$(1) BUILD=$(BUILD) CC='$(CC)' CXX='$(CXX)' MAKE='$(MAKE)' test/run-
 VALIDATED := $(addprefix unit/,wheel wheel_cascade wheel_edges wheel_memory agenda bucket order next lane \
 	lane_threads pool worker worker_stop worker_thread) fuzz/api stress/ends stress/caller
 
-# What else runs, on the kind of build that was asked for.
-TESTED := unit fuzz stress fault
+# What else runs, on the kind of build that was asked for, and which scripts beside a release.
+TESTED  := unit fuzz stress fault
+CHECKED := check
 
 validated_here = $(if $(UNIT_HERE),$(VALIDATED),$(filter-out unit/%,$(VALIDATED)))
 
@@ -58,7 +59,8 @@ check: deps ## first: Build and run all tests but models and packages, part on a
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory KIND=debug \
 		$(addprefix $(BUILD)/debug/test/,$(validated_here)))
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory sim-program)
-	$(call run,$(KIND),$(TESTED) $(if $(filter release,$(KIND)),sim check KIND=debug $(VALIDATED)))
+	$(call run,$(KIND),$(TESTED) \
+		$(if $(filter release,$(KIND)),sim $(CHECKED) KIND=debug $(VALIDATED)))
 
 # T names a file of test/unit, stress, fault, fuzz, check or packages, with its folder or without.
 matching = $(sort $(filter $(T) %/$(T),$(patsubst $(B)/test/%,%,$(UNIT) $(STRESS) $(FAULT) $(FUZZ)) \
