@@ -238,7 +238,10 @@ Test(reserve, few_timeouts_take_little)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
-/* The same for a small reserve: what is put by beside it is not touched. */
+/*
+ * The same for a small reserve: what is put by beside it, more than 2 MB, is not touched. Some
+ * pages of code come in meanwhile.
+ */
 Test(reserve, a_small_reserve_takes_little)
 {
     size_t before;
@@ -247,7 +250,7 @@ Test(reserve, a_small_reserve_takes_little)
     before = resident_bytes();
     cr_assert_eq(pool_reserve(&(struct pool_reservation){.count = 1000}), 0);
     if (!under_sanitizer())
-        cr_assert_leq(resident_bytes() - before, (size_t)512 << 10);
+        cr_assert_leq(resident_bytes() - before, (size_t)1024 << 10);
 }
 
 /* Its pages are there from the start, and stay when others' go. */
