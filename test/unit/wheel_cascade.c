@@ -15,7 +15,8 @@
 
 TestSuite(wheel_cascade, .init = test_arm);
 
-static size_t filed; /* timeouts filed or filed anew */
+static size_t filed;   /* timeouts filed or filed anew, by one call ... */
+static size_t filings; /* ... and in all */
 
 void __real_wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline);
 void __wrap_wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline);
@@ -24,6 +25,7 @@ void __wrap_wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t dea
 void __wrap_wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
 {
     filed++;
+    filings++;
     __real_wheel_insert(wheel, timeout, deadline);
 }
 
@@ -166,11 +168,23 @@ Test(wheel_cascade, all_in_one_tick)
 /* And in the tick that is the first of its window. */
 Test(wheel_cascade, all_in_the_first_tick_of_a_window)
 {
-    uint64_t window = 512 * TICK, to_window = window - test_epochs[1] % window;
+    uint64_t window = 4 * 512 * TICK, to_window = window - test_epochs[1] % window;
     struct load l;
 
     load_open(&l, 512, to_window + 7 * window, 1);
     run_by_next_call(&l);
     cr_expect_leq(l.most, MOST_AHEAD);
+    load_close(&l);
+}
+
+/* The second level is wide enough for that, at a tick of a millisecond. */
+Test(wheel_cascade, within_an_hour_once)
+{
+    struct load l;
+
+    filings = 0;
+    load_open(&l, 512, TICK, HWT_SEC(3600));
+    run_by_next_call(&l);
+    cr_expect_leq(filings, 2 * (size_t)TIMEOUTS);
     load_close(&l);
 }
