@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The way of free blocks back to their slabs: for a reserve, for a trim, or as calls are made. */
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 
