@@ -170,18 +170,29 @@ static void use_again(struct segment *segment)
         add_seq(&segment->store->far_groups, retired - 1); /* as above */
 }
 
-unsigned segment_sample(const struct segment *segment)
+/* Each is in a page of its own, whose address may have to be looked up in memory. */
+static unsigned sample(const struct segment *segment, unsigned count)
 {
     unsigned taken = 0;
 
-    for (unsigned i = 0; i < SAMPLES; i++)
-        taken += packed_timeout(load_relaxed(&segment->slot[i * (LANE_SLOTS / SAMPLES)])) != NULL;
+    for (unsigned i = 0; i < count; i++)
+        taken += packed_timeout(load_relaxed(&segment->slot[i * (LANE_SLOTS / count)])) != NULL;
     return taken;
 }
 
+unsigned segment_sample(const struct segment *segment)
+{
+    return sample(segment, SAMPLES);
+}
+
+/* Mostly a few tell. */
 static bool has_room(const struct segment *segment)
 {
-    return segment_sample(segment) < SAMPLES_TAKEN;
+    unsigned taken = sample(segment, SAMPLES_FIRST);
+
+    if (4 * taken <= SAMPLES_FIRST)
+        return true;
+    return 4 * taken < 3 * SAMPLES_FIRST && segment_sample(segment) < SAMPLES_TAKEN;
 }
 
 /*
@@ -305,7 +316,7 @@ static void look_on(struct segment *here, struct survey *survey)
 {
     struct segment *begin = load_acquire(&survey->at), *segment = begin;
     struct segment *leaving = NULL, *last = NULL;
-    unsigned taken = segment_sample(here), in_use = 1;
+    unsigned taken = sample(here, SAMPLES_FIRST), in_use = 1;
 
     for (unsigned steps = 0; steps < SURVEY_MOST; steps++) {
         segment = next_alike(segment);
@@ -313,7 +324,7 @@ static void look_on(struct segment *here, struct survey *survey)
             if (!has_given_all(segment))
                 leaving = segment;
         } else if (segment != here) {
-            taken += segment_sample(segment);
+            taken += sample(segment, SAMPLES_FIRST);
             in_use++;
             last = segment;
         }
@@ -323,7 +334,7 @@ static void look_on(struct segment *here, struct survey *survey)
     store_release(&survey->at, segment);
     if (leaving)
         store_release(&survey->leaving, leaving);
-    if (last && taken * FEW_BELOW < in_use * SAMPLES)
+    if (last && taken * FEW_BELOW < in_use * SAMPLES_FIRST)
         retire(last);
 }
 

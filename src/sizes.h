@@ -17,6 +17,7 @@
 #define SEGMENT_TRIES    3   /* segments, the last of them a new one */
 #define SAMPLES          16u /* slots that tell whether a segment is crowded: */
 #define SAMPLES_TAKEN    8u
+#define SAMPLES_FIRST    4u /* so many are enough, if most agree, or for one of many segments */
 #define FEW_BELOW        8u /* a lane with less than this part of its slots taken becomes smaller */
 #define RELEASE_SLOTS    1024u /* whose pages go back together; a power of two */
 #define SURVEY_MOST      16u   /* segments, slabs or depots that are looked at in one call */

@@ -12,6 +12,7 @@
 #define SEGMENT_TRIES    2
 #define SAMPLES          2u
 #define SAMPLES_TAKEN    2u
+#define SAMPLES_FIRST    2u
 #define FEW_BELOW        2u
 #define RELEASE_SLOTS    2u
 #define SURVEY_MOST      2u
