@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -74,6 +75,23 @@ uint64_t process_cpu_ns(void)
 uint64_t thread_cpu_ns(void)
 {
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* The second number of schedstat, which not every kernel keeps. */
+uint64_t thread_queue_ns(void)
+{
+    static _Thread_local int fd = -1;
+    unsigned long long ran = 0, queued = 0;
+    char text[96];
+    ssize_t length;
+
+    if (fd < 0)
+        fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    length = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    return sscanf(text, "%llu %llu", &ran, &queued) == 2 ? queued : 0;
 }
 
 static double best_of(double (*measure)(void), unsigned times)

@@ -35,6 +35,7 @@ void peak_reset(void);
 
 uint64_t process_cpu_ns(void);
 uint64_t thread_cpu_ns(void);
+uint64_t thread_queue_ns(void); /* so long this thread was ready to run, and others ran; or 0 */
 
 struct thread_counts {
     uint64_t switches; /* times another thread of this process than the caller went to sleep */
