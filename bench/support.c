@@ -77,7 +77,7 @@ uint64_t thread_cpu_ns(void)
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* The second number of schedstat, which not every kernel keeps. */
+/* The second number of schedstat, which not every kernel keeps; open until the process ends. */
 uint64_t thread_queue_ns(void)
 {
     static _Thread_local int fd = -1;

@@ -170,7 +170,7 @@ static void use_again(struct segment *segment)
         add_seq(&segment->store->far_groups, retired - 1); /* as above */
 }
 
-/* Each is in a page of its own, whose address may have to be looked up in memory. */
+/* Each is in a page of its own, which nobody may have touched for long: as few as will do. */
 static unsigned sample(const struct segment *segment, unsigned count)
 {
     unsigned taken = 0;

@@ -274,8 +274,9 @@ static void report(struct bench *b, const struct tail *tail)
 
 static void measure(struct bench *b, const struct scenario *scenario, unsigned threads)
 {
-    struct tail tail = {
-        scenario, threads, bench_shared(KINDS * sizeof(struct histogram)), {{{0}, 0}}};
+    struct tail tail = {.scenario = scenario,
+                        .threads = threads,
+                        .took = bench_shared(KINDS * sizeof(struct histogram))};
 
     if (!bench_wants(b, scenario->name))
         return;

@@ -428,6 +428,12 @@ static void empty(struct segment *segment)
     memset((void *)segment->slot, 0, sizeof segment->slot);
 }
 
+/* The next one that is as near. */
+static struct segment *next_of(const struct segment *segment)
+{
+    return load_acquire(&segment->alike);
+}
+
 /* A ring of crowded ones. */
 static void make_ring(void)
 {
@@ -467,6 +473,49 @@ Test(lane, room_is_looked_for_a_stretch_at_a_time)
     }
     cr_assert_leq(segments(), RING + looks);
     cr_assert_eq(segment_with_room(&lanes.store, lane->first, survey())->far, false);
+}
+
+/* Every other one of those that a look begins with, and so many of all. */
+static void crowd_half(struct segment *segment, size_t full)
+{
+    size_t every = SAMPLES / SAMPLES_FIRST, so_far = 0;
+
+    empty(segment);
+    for (size_t i = 0; i < SAMPLES; i++) {
+        bool first = i % every == 0;
+        if (first ? i / every % 2 == 0 : so_far + SAMPLES_FIRST / 2 < full) {
+            so_far += !first;
+            store_relaxed(&segment->slot[i * (LANE_SLOTS / SAMPLES)], packed_make(&node[i], 0));
+        }
+    }
+    cr_assert_eq(segment_sample(segment), full);
+}
+
+/* A few slots tell whether there is room, all that are sampled where these do not agree. */
+Test(lane, room_is_told_by_few_slots_or_by_more)
+{
+    struct segment *here = lane->first, *next, *added;
+
+    make_ring();
+    next = segment_next(here);
+    crowd_half(next, SAMPLES_TAKEN);
+    added = segment_with_room(&lanes.store, here, survey());
+    cr_assert_neq(added, next, "half of it is taken");
+    crowd(added);
+    store_release(&survey()->at, here);
+    crowd_half(next, SAMPLES_TAKEN - 1);
+    cr_assert_eq(segment_with_room(&lanes.store, here, survey()), next);
+    store_release(&survey()->at, here);
+    empty(next);
+    store_relaxed(&next->slot[0], packed_make(&node[0], 0));
+    for (size_t i = 1; i < SAMPLES; i += SAMPLES / SAMPLES_FIRST) /* none of the few */
+        store_relaxed(&next->slot[i * (LANE_SLOTS / SAMPLES)], packed_make(&node[i], 0));
+    cr_assert_eq(segment_with_room(&lanes.store, here, survey()), next);
+    store_release(&survey()->at, here);
+    empty(next);
+    for (size_t i = 0; i < SAMPLES; i += SAMPLES / SAMPLES_FIRST) /* the few, and no others */
+        store_relaxed(&next->slot[i * (LANE_SLOTS / SAMPLES)], packed_make(&node[i], 0));
+    cr_assert_neq(segment_with_room(&lanes.store, here, survey()), next);
 }
 
 /* No call goes far: where only what was retired is near, that is used again, or the same. */
@@ -529,6 +578,28 @@ Test(lane, a_ring_becomes_smaller_by_stretches)
     cr_assert_geq(parts, (RING - 1) * (LANE_SLOTS / RELEASE_SLOTS));
     for (struct segment *s = segment_next(here); s != here; s = segment_next(s))
         cr_assert(s->far || load_relaxed(&s->released) == (1u << LANE_SLOTS / RELEASE_SLOTS) - 1);
+}
+
+/* Of the few that are looked at in each, an eighth is the least that keeps all in use. */
+Test(lane, what_is_in_use_does_not_retire)
+{
+    struct segment *here = lane->first;
+    unsigned every = SAMPLES / SAMPLES_FIRST, in_stretch = SURVEY_MOST + 1;
+    size_t least = (in_stretch * SAMPLES_FIRST + FEW_BELOW - 1) / FEW_BELOW, put = 0;
+
+    make_ring();
+    do {
+        empty(here);
+        here = segment_next(here);
+    } while (here != lane->first);
+    for (struct segment *s = next_of(here); put < least; s = next_of(s), put++)
+        store_relaxed(&s->slot[every * (LANE_SLOTS / SAMPLES)], packed_make(&node[put], 0));
+    segment_after(here, survey());
+    cr_assert_eq(in_use(), RING, "in %zu of %u", put, in_stretch);
+    store_relaxed(&next_of(here)->slot[every * (LANE_SLOTS / SAMPLES)], 0);
+    store_release(&survey()->at, here);
+    segment_after(here, survey());
+    cr_assert_eq(in_use(), RING - 1, "in one less");
 }
 
 /* A part that holds one keeps its page; its slots are open again. */
