@@ -1,67 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The hierarchical wheel (Varghese and Lauck's scheme 7; Linux, Kafka), tickless.
- *
- * Slot s of a level stands for the ticks t with t >> shift == s. Level 0 has a slot for each tick.
- * The two lowest levels have four times as many slots as those above (2048 instead of 512): so most
- * timeouts are filed once and never cascade, and nearly all others cascade once (at a tick of a
- * millisecond, what is due within the hour). Every level is a ring of twice its slots: the window
- * the current tick is in, and the next one. So what a slot of level l holds can come down to level
- * l - 1 at any time while the window before it lasts, a few timeouts per tick (trickle), and no
- * tick has to bring a whole slot down at once (the cascade burst). Invariant: at every level above
- * 0 the slot that the current tick is in is empty.
- *
- * Each level knows which of its slots are occupied (level.h), each bucket a lower bound of its
- * deadlines: the next deadline is a few bit scans away, and idle ticks cost nothing.
- */
+/* What the hierarchical wheel files, brings down level by level, and hands out (hierarchical.h). */
 #include <stdlib.h>
 
-#include "level.h"
+#include "hierarchical.h"
 #include "platform.h"
-#include "wheel.h"
 
-#define TRICKLE_LEAST 32   /* timeouts per level and expired tick that come down ahead of time */
-#define PREPARE_ABOVE 2048 /* a slot with more is worth a wake-up ahead of its first deadline */
-#define PREPARE_STEP  1024
+#define TRICKLE_LEAST 32 /* timeouts per level and expired tick that come down ahead of time */
 #define WIDE          2  /* so many levels, the lowest, ... */
 #define WIDER_BITS    2  /* ... have so many bits more than the others ... */
 #define WIDE_BITS     11 /* ... up to this */
-
-struct hierarchical {
-    struct wheel wheel;
-    uint64_t coming; /* no slot above level 0 can come down before this tick */
-    unsigned levels;
-    char *memory; /* of all levels; mapped */
-    size_t size;
-    struct level level[];
-};
-
-static struct hierarchical *hierarchical(struct wheel *wheel)
-{
-    return container_of(wheel, struct hierarchical, wheel);
-}
-
-/* One behind the highest level. */
-static struct level *levels_end(struct hierarchical *w)
-{
-    return &w->level[w->levels];
-}
-
-static uint64_t current_slot(const struct hierarchical *w, const struct level *level)
-{
-    return level_slot_of(level, w->wheel.current);
-}
-
-static bool first_occupied(const struct hierarchical *w, struct level *level, uint64_t *slot)
-{
-    return level_first_occupied(level, w->wheel.current, slot);
-}
-
-/* What a slot above level 0 holds can come down during the window before its own. */
-static uint64_t coming_tick(const struct level *level, uint64_t slot)
-{
-    return level_first_tick(level, slot - 1);
-}
 
 static void mark_occupied(struct hierarchical *w, struct level *level, uint64_t slot)
 {
@@ -212,145 +159,16 @@ static void trickle(struct hierarchical *w)
     }
 }
 
-static bool is_crowded(const struct level *level, uint64_t slot)
-{
-    return bucket_at_most(level_bucket(level, slot)) > PREPARE_ABOVE;
-}
-
-/* The tick at which a crowded slot should start to come down; UINT64_MAX: it can wait. */
-static uint64_t prepare_tick(const struct level *level, uint64_t slot)
-{
-    const struct bucket *bucket = level_bucket(level, slot);
-    uint64_t first = level_first_tick(level, slot); /* entering it brings all of it down */
-    uint64_t ahead = bucket_at_most(bucket) / PREPARE_STEP;
-    uint64_t start;
-
-    if (!is_crowded(level, slot))
-        return UINT64_MAX;
-    start = first > ahead ? first - ahead : 0;
-    return max_u64(start, level_first_tick(level, slot - 1)); /* not before the window before it */
-}
-
 static void prepare_now(struct hierarchical *w)
 {
     if (!is_any_coming(w))
         return;
     for (struct level *level = &w->level[1]; level < levels_end(w); level++) {
         uint64_t slot = current_slot(w, level) + 1;
-        if (level_is_marked(level, slot) && prepare_tick(level, slot) <= w->wheel.current)
+        if (level_is_marked(level, slot) &&
+            hierarchical_prepare_tick(level, slot) <= w->wheel.current)
             come_down(w, level, slot, PREPARE_STEP);
     }
-}
-
-/* Of what is next at this level. What has been withdrawn as a whole is worth no wake-up. */
-static uint64_t prepare_level_tick(struct hierarchical *w, struct level *level)
-{
-    uint64_t slot;
-
-    while (first_occupied(w, level, &slot) && is_crowded(level, slot)) {
-        if (bucket_has_any(level_bucket(level, slot), &w->wheel.store))
-            return prepare_tick(level, slot);
-        level_mark_empty(level, slot);
-    }
-    return UINT64_MAX;
-}
-
-static uint64_t prepare_at(struct wheel *wheel)
-{
-    struct hierarchical *w = hierarchical(wheel);
-    uint64_t tick = UINT64_MAX;
-
-    for (struct level *level = &w->level[1]; level < levels_end(w); level++)
-        tick = min_u64(tick, prepare_level_tick(w, level));
-    return tick == UINT64_MAX ? UINT64_MAX : wheel_tick_time(wheel, tick);
-}
-
-/* ---- what comes next ---- */
-
-/* Nothing is due before this tick. */
-static uint64_t earliest_tick(struct hierarchical *w)
-{
-    uint64_t tick = UINT64_MAX, slot;
-
-    for (struct level *level = w->level; level < levels_end(w); level++) {
-        if (first_occupied(w, level, &slot))
-            tick = min_u64(tick, wheel_tick_of(&w->wheel, level_bucket(level, slot)->earliest));
-    }
-    return tick;
-}
-
-/* One whose deadline has left the slot keeps the others' bound from being exact: file it anew. */
-static bool file_anew_if_moved(struct hierarchical *w, struct level *level, uint64_t slot)
-{
-    struct bucket *bucket = level_bucket(level, slot), *anew = &w->wheel.anew;
-    uint64_t tick = wheel_tick_of(&w->wheel, bucket->earliest);
-
-    if (level_slot_of(level, tick) == slot)
-        return false;
-    bucket_move(anew, bucket);
-    level_mark_empty(level, slot);
-    wheel_refile(&w->wheel, anew, 0, NULL);
-    return true;
-}
-
-/* No deadline above level 0 is below this. */
-static uint64_t begin_above(const struct hierarchical *w)
-{
-    uint64_t narrowest = level_slot_width(&w->level[1]);
-
-    if (w->coming >= UINT64_MAX - narrowest)
-        return UINT64_MAX;
-    return wheel_tick_time(&w->wheel, w->coming + narrowest - 1);
-}
-
-/* Only what may be below `best` is worth looking through. */
-static uint64_t level_earliest(struct hierarchical *w, struct level *level, uint64_t best,
-                               struct sighting *who, bool *moved)
-{
-    uint64_t slot;
-
-    while (first_occupied(w, level, &slot)) {
-        struct bucket *bucket = level_bucket(level, slot);
-        struct sighting found;
-        if (bucket->earliest >= best)
-            return best;
-        if (bucket_has_chunks(bucket) && !bucket_has_any(bucket, &w->wheel.store)) {
-            level_mark_empty(level, slot);
-            continue;
-        }
-        if (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO)
-            return bucket->earliest;
-        found = wheel_bucket_scan(&w->wheel, bucket);
-        if (!found.slot)
-            continue; /* they have just been withdrawn */
-        if (!file_anew_if_moved(w, level, slot)) {
-            if (who && bucket->earliest < best)
-                *who = found;
-            return bucket->earliest;
-        }
-        *moved = true;
-    }
-    return UINT64_MAX;
-}
-
-static uint64_t earliest(struct wheel *wheel, struct sighting *who)
-{
-    struct hierarchical *w = hierarchical(wheel);
-    uint64_t best;
-    bool moved;
-
-    do { /* again if some were filed anew: maybe in a level that had been looked at */
-        best = UINT64_MAX;
-        moved = false;
-        if (who)
-            *who = (struct sighting){NULL, 0, UINT64_MAX};
-        for (struct level *level = w->level; level < levels_end(w); level++) {
-            if (level != w->level && begin_above(w) >= best)
-                break;
-            best = min_u64(best, level_earliest(w, level, best, who, &moved));
-        }
-    } while (moved);
-    return best;
 }
 
 static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
@@ -384,7 +202,7 @@ static bool expire(struct wheel *wheel, uint64_t limit)
             return true;
         }
         if (next <= limit) /* over empty windows in one step */
-            next = max_u64(next, min_u64(earliest_tick(w), limit + 1));
+            next = max_u64(next, min_u64(hierarchical_earliest_tick(w), limit + 1));
         advance_to(w, next);
     }
     prepare_now(w);
@@ -399,29 +217,6 @@ static const struct bucket *next_bucket(struct wheel *wheel)
 static void take_current(struct wheel *wheel)
 {
     take_tick(hierarchical(wheel), wheel->current);
-}
-
-/*
- * In three steps, from pass to pass: of the third tick from here the chunk, of the one before its
- * timeouts, and of the next one what the tasks will be called with. Full buckets are left to
- * whoever takes their timeouts out.
- */
-static void foresee(struct wheel *wheel)
-{
-    struct hierarchical *w = hierarchical(wheel);
-    const struct level *lowest = &w->level[0];
-    size_t next = bitmap_next(&lowest->occupied, level_ring_index(lowest, wheel->current));
-
-    if (next == BITMAP_NONE)
-        return;
-    bucket_prefetch_arguments(&lowest->slot[next]);
-    next = bitmap_next(&lowest->occupied, next + 1);
-    if (next == BITMAP_NONE)
-        return;
-    bucket_prefetch_timeouts(&lowest->slot[next]);
-    next = bitmap_next(&lowest->occupied, next + 1);
-    if (next != BITMAP_NONE)
-        bucket_prefetch_chunk(&lowest->slot[next]);
 }
 
 /* ---- the rest ---- */
@@ -528,10 +323,10 @@ HIDDEN const struct wheel_ops wheel_hierarchical = {
     .expire = expire,
     .next_bucket = next_bucket,
     .take_current = take_current,
-    .earliest = earliest,
+    .earliest = hierarchical_earliest,
     .sharing = sharing,
-    .prepare_at = prepare_at,
-    .foresee = foresee,
+    .prepare_at = hierarchical_prepare_at,
+    .foresee = hierarchical_foresee,
     .pop = pop,
     .visit = show_all,
     .check = check,
