@@ -16,7 +16,8 @@
 # Environment: KIND (kind of build), BUILD (its folder), CC, CXX, MAKE.
 #
 # The last line is `N passed, N failed`, with `, N skipped` if any were. HWT_TALLY names a file to
-# which the three numbers go instead, for a caller that adds up several runs.
+# which the three numbers go instead, for a caller that adds up several runs; HWT_FAILURES and
+# HWT_ABSENT, files for the names of those that failed, and of what was left out.
 
 set -u
 cd "$(dirname "$0")/.." || exit
@@ -291,19 +292,20 @@ run_one() # folder/name
     esac
 }
 
-# No model looks at the clock: as many at a time as there are CPUs, each a run of this script;
-# spin's first, which take the longest.
-run_models()
+# Where no test looks at the clock: as many at a time as there are CPUs, each a run of this script.
+side_by_side() # names on standard input
 {
-    local p f s counts
-    counts=$(mktemp)
-    names model | tac | xargs -P "$(nproc)" -n 1 \
-        env HWT_TALLY="$counts" HWT_ANNOUNCED="model $KIND" test/run-tests.sh
+    local p f s dir maker=$MAKE
+    dir=$(mktemp -d)
+    [ "$MAKE" != make ] || maker=$PWD/test/make-alone.sh
+    xargs -P "$(nproc)" -n 1 env MAKE="$maker" HWT_TALLY="$dir/tally" HWT_FAILURES="$dir/failures" \
+        HWT_ABSENT="$dir/absent" HWT_ANNOUNCED="$announced" test/run-tests.sh
     while read -r p f s; do
         passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-        [ "$f" = 0 ] || failures+=("a model, see above")
-    done <"$counts"
-    rm -f "$counts"
+    done <"$dir/tally"
+    mapfile -t -O ${#failures[@]} failures < <(sort "$dir/failures")
+    mapfile -t -O ${#absent[@]} absent < <(sort "$dir/absent")
+    rm -rf "$dir"
 }
 
 run_folder() # folder
@@ -314,14 +316,21 @@ run_folder() # folder
     done
 }
 
+lines() # words...
+{
+    [ $# = 0 ] || printf '%s\n' "$@"
+}
+
 tally()
 {
     if [ -n "${HWT_TALLY:-}" ]; then
         echo "$passed $failed $skipped" >>"$HWT_TALLY"
+        lines "${failures[@]}" >>"${HWT_FAILURES:-/dev/null}"
+        lines "${absent[@]}" >>"${HWT_ABSENT:-/dev/null}"
         return
     fi
-    [ ${#absent[@]} -gt 0 ] && printf 'left out: %s\n' "${absent[@]}"
-    [ ${#failures[@]} -gt 0 ] && printf 'failed: %s\n' "${failures[@]}"
+    lines "${absent[@]}" | sed 's/^/left out: /'
+    lines "${failures[@]}" | sed 's/^/failed: /'
     echo "$passed passed, $failed failed$([ $skipped -gt 0 ] && echo ", $skipped skipped")"
 }
 
@@ -338,7 +347,8 @@ for what in "$@"; do
     case $what in
     valgrind) set_limit valgrind && run_valgrind ;;
     sim) set_limit sim && plain_program sim/search test/sim/run.sh ;;
-    model) run_models ;;
+    model) side_by_side < <(names model | tac) ;; # spin's first: they take the longest
+    check) side_by_side < <(names check) ;;
     */*) run_one "$what" ;;
     *) run_folder "$what" ;;
     esac

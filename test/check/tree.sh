@@ -51,9 +51,9 @@ outside='\.\./sha''red'
 { grep -nE "\\b($later)\\b" "${texts[@]}" || :; } | complain "marked for later"
 { grep -nE "$outside" "${texts[@]}" || :; } | complain "refers to something outside the project"
 
-for f in "${sources[@]}"; do
-    head -n 3 "$f" | grep -q 'SPDX-License-Identifier: BSD-2-Clause' || echo "$f"
-done | complain "without a licence line"
+awk '/SPDX-License-Identifier: BSD-2-Clause/ && FNR <= 3 { licensed[FILENAME] = 1 }
+    END { for (i = 1; i < ARGC; i++) if (!(ARGV[i] in licensed)) print ARGV[i] }' \
+    "${sources[@]}" | complain "without a licence line"
 { grep -nE '.{101}' "${code[@]}" | grep -v 'LDFLAGS:' || :; } | complain "beyond 100 columns"
 { grep -nE '[[:blank:]]+$' "${code[@]}" Makefile || :; } | complain "blanks at the end of a line"
 { grep -lP '\t' "${code[@]}" || :; } | complain "with tabs"
