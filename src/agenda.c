@@ -402,14 +402,13 @@ static void add_skimmed(struct agenda *agenda, struct bucket *bucket, uint64_t b
     send_back_moved(agenda, agenda->bound);
 }
 
-void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base)
+static __attribute__((noinline)) void add_more(struct agenda *agenda, struct bucket *bucket,
+                                               uint64_t base)
 {
     bool empty = agenda_is_empty(agenda);
     uint64_t packed;
 
-    if (!bucket_has_chunks(bucket) && empty)
-        take_few_into_front(agenda, bucket);
-    else if (bucket_at_most(bucket) <= AGENDA_FRONT && empty)
+    if (bucket_at_most(bucket) <= AGENDA_FRONT && empty)
         take_into_front(agenda, bucket, base);
     else if (!empty)
         add_each(agenda, bucket);
@@ -417,6 +416,14 @@ void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t ba
         add_tie(agenda, bucket, deadline_of_key(agenda, packed, base));
     else
         add_skimmed(agenda, bucket, base);
+}
+
+void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base)
+{
+    if (!bucket_has_chunks(bucket) && agenda_is_empty(agenda))
+        take_few_into_front(agenda, bucket);
+    else
+        add_more(agenda, bucket, base);
 }
 
 /* ---- taking out ---- */

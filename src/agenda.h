@@ -128,7 +128,11 @@ void agenda_notice(struct agenda *agenda, hwt_timeout *timeout);
 /* Takes it out now, if no bucket holds it. */
 void agenda_extract(struct agenda *agenda, hwt_timeout *timeout);
 /* One that was dropped, PLACE_NOTICED; NULL: none. */
-hwt_timeout *agenda_take_dropped(struct agenda *agenda);
+hwt_timeout *agenda_pop_dropped(struct agenda *agenda);
+static inline hwt_timeout *agenda_take_dropped(struct agenda *agenda)
+{
+    return unlikely(agenda->dropped != NULL) ? agenda_pop_dropped(agenda) : NULL;
+}
 
 /* Validator: counts the timeouts that are not noticed. */
 size_t agenda_check(struct agenda *agenda);

@@ -95,7 +95,7 @@ void agenda_extract(struct agenda *agenda, hwt_timeout *timeout)
     agenda->count--;
 }
 
-hwt_timeout *agenda_take_dropped(struct agenda *agenda)
+hwt_timeout *agenda_pop_dropped(struct agenda *agenda)
 {
     return fellows_pop(&agenda->dropped);
 }

@@ -2,7 +2,6 @@
 #include "ahead.h"
 
 #include "intake.h"
-#include "lead.h"
 
 /* From when on, if at all: not soon again, because what was submitted meanwhile is hardly much. */
 static uint64_t look_time(const struct segment *segment, uint64_t lead)
@@ -32,7 +31,7 @@ static bool begin_one(hwt_timer *timer, struct lane *lane, uint64_t now, uint64_
     return false;
 }
 
-bool ahead_look(hwt_timer *timer)
+bool ahead_look_now(hwt_timer *timer)
 {
     bool found = timer->worker.look.segment != NULL;
     uint64_t now, lead;

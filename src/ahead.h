@@ -7,10 +7,14 @@
 #ifndef HWT_AHEAD_H
 #define HWT_AHEAD_H
 
-#include "timer.h"
+#include "lead.h"
 
 /* A portion. False: there is none to be done now. */
-bool ahead_look(hwt_timer *timer);
+bool ahead_look_now(hwt_timer *timer);
+static inline bool ahead_look(hwt_timer *timer)
+{
+    return unlikely(timer->worker.look.segment || lead_at_most(timer) > 0) && ahead_look_now(timer);
+}
 /* So long before the deadline of what is submitted while he sleeps the worker wants to be awake. */
 uint64_t ahead_warning(const hwt_timer *timer);
 /* When there is one, or when it should be asked again, if that is before `until`; or UINT64_MAX. */

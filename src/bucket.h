@@ -75,11 +75,10 @@ static inline struct chunk *bucket_next_chunk(const struct bucket *bucket,
 /* Does the bucket itself hold any, as it stands? */
 static inline bool bucket_inline_any(const struct bucket *bucket)
 {
-    uint64_t any = 0;
+    static_assert(BUCKET_INLINE == 4, "all of them");
+    uint64_t any = load_acquire(&bucket->slot[0]) | load_acquire(&bucket->slot[1]);
 
-    for (unsigned i = 0; i < BUCKET_INLINE; i++)
-        any |= load_acquire(&bucket->slot[i]);
-    return any != 0;
+    return (any | load_acquire(&bucket->slot[2]) | load_acquire(&bucket->slot[3])) != 0;
 }
 
 /* How many. */
@@ -247,6 +246,15 @@ HOT _Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *s
     if (deadline < bucket->earliest)
         bucket->earliest = deadline;
     return bucket_append(bucket, chunk, packed_make(timeout, key));
+}
+
+/* Into a slot of its own that is empty; it has no chunks. */
+HOT void bucket_insert_inline(struct bucket *bucket, _Atomic uint64_t *hole, hwt_timeout *timeout,
+                              uint64_t deadline, uint64_t key)
+{
+    if (deadline < bucket->earliest || !bucket_inline_any(bucket))
+        bucket->earliest = deadline;
+    slot_fill(hole, packed_make(timeout, key), PLACE_INLINE);
 }
 
 /* ---- taking out (bucket.c) ---- */

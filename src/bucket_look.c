@@ -50,22 +50,15 @@ void bucket_prefetch_timeouts(const struct bucket *bucket)
     prefetch_slots(bucket->slot, BUCKET_INLINE, most);
 }
 
-/* All are out of their slots before one is touched: the wait for one is spent on the others. */
 void bucket_prefetch_arguments(struct bucket *bucket)
 {
-    uint64_t packed[BUCKET_INLINE];
-    _Atomic uint64_t *slot[BUCKET_INLINE];
-    unsigned count = 0;
-
     for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        slot[count] = &bucket->slot[i];
-        packed[count] = slot_empty(slot[count]);
-        count += packed[count] != 0;
+        uint64_t packed = slot_empty(&bucket->slot[i]);
+        if (!packed)
+            continue;
+        __builtin_prefetch(packed_timeout(packed)->arg, 1);
+        store_release(&bucket->slot[i], packed);
     }
-    for (unsigned i = 0; i < count; i++)
-        __builtin_prefetch(packed_timeout(packed[i])->arg, 1);
-    for (unsigned i = 0; i < count; i++)
-        store_release(slot[i], packed[i]);
 }
 
 /* S3: only what would be the earliest needs a second look at its slot. */

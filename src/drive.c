@@ -124,7 +124,7 @@ static uint64_t look_ahead(hwt_timer *timer)
     if (unlikely(promised || file_more_is_promised(timer)))
         earliest = min_u64(earliest, load_relaxed(&w->next_deadline));
     earliest = min_u64(earliest, lanes_earliest(&timer->lanes));
-    file_raise_bound(timer, earliest);
+    file_set_bound(w, earliest);
     return earliest;
 }
 

@@ -72,15 +72,13 @@ bool file_more_is_promised(const hwt_timer *timer)
 void file_raise_bound(hwt_timer *timer, uint64_t deadline)
 {
     struct worker *worker = &timer->worker;
-    uint64_t bound = load_relaxed(&worker->next_deadline);
 
-    if (deadline > bound) {
+    if (deadline > load_relaxed(&worker->next_deadline)) {
         if (file_more_is_promised(timer))
             return;
         deadline = min_u64(deadline, lanes_earliest(&timer->lanes));
     }
-    if (deadline != bound)
-        store_seq(&worker->next_deadline, deadline);
+    file_set_bound(worker, deadline);
 }
 
 /* ---- into the wheel, or aside ---- */
@@ -145,13 +143,11 @@ void file_later_ones(hwt_timer *timer)
     }
 }
 
-uint64_t file_later_earliest(hwt_timer *timer)
+uint64_t file_look_at_later(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
-    const hwt_timeout *first = w->later ? w->later_first : NULL;
+    const hwt_timeout *first = w->later_first;
 
-    if (!w->later)
-        return UINT64_MAX;
     if (first && first->place == PLACE_LATER && timeout_deadline(first) == w->later_earliest)
         return w->later_earliest;
     w->later_first = NULL;
@@ -193,13 +189,11 @@ static __attribute__((noinline)) void look_for_rearmed(struct worker *w, uint64_
         look_at_rearmed(earliest, load_acquire(&timeout->word));
 }
 
-uint64_t file_rearmed_earliest(hwt_timer *timer)
+uint64_t file_look_at_rearmed(hwt_timer *timer)
 {
     uint64_t earliest = UINT64_MAX;
     const struct lane *lane;
 
-    if (likely(!timer->execute))
-        return earliest;
     for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
         for (unsigned place = 0; place < LANE_REARMED; place++) {
             /* what stands there is not buried meanwhile: its notice is taken in by this thread */
@@ -349,8 +343,10 @@ void file_bury(hwt_timer *timer, hwt_timeout *timeout)
     if (unlikely(timeout->flags & FLAG_EXTENDED) || lane >= timer->lanes.count) {
         timeout_free(timeout);
     } else { /* back to where it came from */
+        struct pool_return *batch = &timer->worker.returns[lane];
         poison_mark_dead(timeout);
-        pool_return_add(&timer->worker.returns[lane], lane, timeout);
+        pool_return_add(batch, lane, timeout);
+        timer->worker.may_return |= batch->count >= WORTH_RETURNING;
     }
 }
 
@@ -359,6 +355,9 @@ void file_return_some(hwt_timer *timer)
     struct pool_return *returns = timer->worker.returns;
 
     bury_dropped(timer);
+    if (likely(!timer->worker.may_return))
+        return;
+    timer->worker.may_return = false;
     for (unsigned i = 0; lanes_next_used(&timer->lanes, &i);) {
         if (returns[i - 1].count >= WORTH_RETURNING)
             pool_return_flush(&returns[i - 1], i - 1);

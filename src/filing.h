@@ -18,14 +18,22 @@ void file_in_order(hwt_timer *timer, hwt_timeout *timeout);
 /* A pass begins: what waited for it goes into the wheel. */
 void file_later_ones(hwt_timer *timer);
 /* The earliest deadline of those that wait for it; UINT64_MAX: none does. */
-uint64_t file_later_earliest(hwt_timer *timer);
+uint64_t file_look_at_later(hwt_timer *timer);
+static inline uint64_t file_later_earliest(hwt_timer *timer)
+{
+    return unlikely(timer->worker.later != NULL) ? file_look_at_later(timer) : UINT64_MAX;
+}
 
 /* With the executor from now on. */
 void file_dispatched(hwt_timer *timer, hwt_timeout *timeout);
 /* Not there after all: adrift, as far as its place is concerned. */
 void file_undispatched(hwt_timer *timer, hwt_timeout *timeout);
 /* The earliest deadline of those that have been re-armed there, and run on; UINT64_MAX: none. */
-uint64_t file_rearmed_earliest(hwt_timer *timer);
+uint64_t file_look_at_rearmed(hwt_timer *timer);
+static inline uint64_t file_rearmed_earliest(hwt_timer *timer)
+{
+    return unlikely(timer->execute != NULL) ? file_look_at_rearmed(timer) : UINT64_MAX;
+}
 
 /* Its notice or nudge will come. */
 void file_adrift(hwt_timer *timer, hwt_timeout *timeout);
@@ -68,5 +76,18 @@ static inline void file_lower_bound(struct worker *worker, uint64_t deadline)
 bool file_more_is_promised(const hwt_timer *timer);
 /* All that the worker knows is at this or later: the bound goes up, unless more is promised. */
 void file_raise_bound(hwt_timer *timer, uint64_t deadline);
+/*
+ * The same by whoever has looked for promises, and then at the lanes. Up it may come late: nobody
+ * is misled by a bound that is too low.
+ */
+static inline void file_set_bound(struct worker *worker, uint64_t deadline)
+{
+    uint64_t bound = load_relaxed(&worker->next_deadline);
+
+    if (deadline > bound)
+        store_release(&worker->next_deadline, deadline);
+    else if (deadline < bound)
+        store_seq(&worker->next_deadline, deadline);
+}
 
 #endif

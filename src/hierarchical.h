@@ -24,10 +24,12 @@
 #include "wheel.h"
 
 #define PREPARE_STEP 1024 /* timeouts of a crowded slot that come down with a tick, or a pass */
+#define FETCH_TICKS  4    /* of those that come next something is fetched ahead */
 
 struct hierarchical {
     struct wheel wheel;
-    uint64_t coming; /* no slot above level 0 can come down before this tick */
+    uint64_t coming;               /* no slot above level 0 can come down before this tick */
+    uint64_t fetched[FETCH_TICKS]; /* those that come next, as it was seen then */
     unsigned levels;
     char *memory; /* of all levels; mapped */
     size_t size;
@@ -50,9 +52,10 @@ static inline uint64_t current_slot(const struct hierarchical *w, const struct l
     return level_slot_of(level, w->wheel.current);
 }
 
-static inline bool first_occupied(const struct hierarchical *w, struct level *level, uint64_t *slot)
+/* UINT64_MAX: none is. */
+static inline uint64_t first_occupied(const struct hierarchical *w, struct level *level)
 {
-    return level_first_occupied(level, w->wheel.current, slot);
+    return level_first_occupied(level, w->wheel.current);
 }
 
 /* What a slot above level 0 holds can come down during the window before its own. */
@@ -70,6 +73,7 @@ uint64_t hierarchical_earliest_tick(struct hierarchical *w);
 /* As the kinds' (wheel.h). */
 uint64_t hierarchical_prepare_at(struct wheel *wheel);
 uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who);
-void hierarchical_foresee(struct wheel *wheel);
+/* Fetches what the next ticks will touch. */
+void hierarchical_fetch(struct hierarchical *w);
 
 #endif

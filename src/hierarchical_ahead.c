@@ -29,7 +29,7 @@ static uint64_t prepare_level_tick(struct hierarchical *w, struct level *level)
 {
     uint64_t slot;
 
-    while (first_occupied(w, level, &slot) && is_crowded(level, slot)) {
+    while ((slot = first_occupied(w, level)) != UINT64_MAX && is_crowded(level, slot)) {
         if (bucket_has_any(level_bucket(level, slot), &w->wheel.store))
             return hierarchical_prepare_tick(level, slot);
         level_mark_empty(level, slot);
@@ -54,7 +54,7 @@ uint64_t hierarchical_earliest_tick(struct hierarchical *w)
     uint64_t tick = UINT64_MAX, slot;
 
     for (struct level *level = w->level; level < levels_end(w); level++) {
-        if (first_occupied(w, level, &slot))
+        if ((slot = first_occupied(w, level)) != UINT64_MAX)
             tick = min_u64(tick, wheel_tick_of(&w->wheel, level_bucket(level, slot)->earliest));
     }
     return tick;
@@ -85,12 +85,12 @@ static uint64_t begin_above(const struct hierarchical *w)
 }
 
 /* Only what may be below `best` is worth looking through. */
-static uint64_t level_earliest(struct hierarchical *w, struct level *level, uint64_t best,
-                               struct sighting *who, bool *moved)
+HOT uint64_t level_earliest(struct hierarchical *w, struct level *level, uint64_t best,
+                            struct sighting *who, bool *moved)
 {
     uint64_t slot;
 
-    while (first_occupied(w, level, &slot)) {
+    while ((slot = first_occupied(w, level)) != UINT64_MAX) {
         struct bucket *bucket = level_bucket(level, slot);
         struct sighting found;
         if (bucket->earliest >= best)
@@ -114,6 +114,15 @@ static uint64_t level_earliest(struct hierarchical *w, struct level *level, uint
     return UINT64_MAX;
 }
 
+static __attribute__((noinline)) uint64_t earliest_above(struct hierarchical *w, uint64_t best,
+                                                         struct sighting *who, bool *moved)
+{
+    for (struct level *level = &w->level[1]; level < levels_end(w) && begin_above(w) < best;
+         level++)
+        best = min_u64(best, level_earliest(w, level, best, who, moved));
+    return best;
+}
+
 uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who)
 {
     struct hierarchical *w = hierarchical(wheel);
@@ -121,40 +130,50 @@ uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who)
     bool moved;
 
     do { /* again if some were filed anew: maybe in a level that had been looked at */
-        best = UINT64_MAX;
         moved = false;
         if (who)
             *who = (struct sighting){NULL, 0, UINT64_MAX};
-        for (struct level *level = w->level; level < levels_end(w); level++) {
-            if (level != w->level && begin_above(w) >= best)
-                break;
-            best = min_u64(best, level_earliest(w, level, best, who, &moved));
-        }
+        best = level_earliest(w, w->level, UINT64_MAX, who, &moved);
+        if (begin_above(w) < best)
+            best = earliest_above(w, best, who, &moved);
     } while (moved);
     return best;
 }
 
 /* ---- fetching ---- */
 
+/* The first from this one on that something is filed for; itself, if the ring ends before. */
+static uint64_t next_tick(const struct level *lowest, uint64_t tick)
+{
+    size_t from = level_ring_index(lowest, tick);
+    size_t found = bitmap_next(&lowest->occupied, from);
+
+    return found == BITMAP_NONE ? tick : tick + (found - from);
+}
+
 /*
- * In three steps, from pass to pass: of the third tick from here the chunk, of the one before its
- * timeouts, and of the next one what the tasks will be called with. Full buckets are left to
+ * In three steps, from one tick that expires to the next: of the fourth from here the chunk, of the
+ * one before its timeouts, and of the second what the tasks will be called with. So each has the
+ * time of a pass to arrive in. What is filed in between is not fetched. Full buckets are left to
  * whoever takes their timeouts out.
  */
-void hierarchical_foresee(struct wheel *wheel)
+void hierarchical_fetch(struct hierarchical *w)
 {
-    struct hierarchical *w = hierarchical(wheel);
     const struct level *lowest = &w->level[0];
-    size_t next = bitmap_next(&lowest->occupied, level_ring_index(lowest, wheel->current));
+    uint64_t *tick = w->fetched, current = w->wheel.current;
 
-    if (next == BITMAP_NONE)
+    if (tick[0] >= current) /* none has expired since */
         return;
-    bucket_prefetch_arguments(&lowest->slot[next]);
-    next = bitmap_next(&lowest->occupied, next + 1);
-    if (next == BITMAP_NONE)
-        return;
-    bucket_prefetch_timeouts(&lowest->slot[next]);
-    next = bitmap_next(&lowest->occupied, next + 1);
-    if (next != BITMAP_NONE)
-        bucket_prefetch_chunk(&lowest->slot[next]);
+    if (unlikely(tick[1] < current)) { /* more than one has */
+        tick[1] = next_tick(lowest, current);
+        tick[2] = next_tick(lowest, tick[1] + 1);
+        tick[3] = next_tick(lowest, tick[2] + 1);
+    }
+    tick[0] = tick[1];
+    tick[1] = tick[2];
+    tick[2] = tick[3];
+    tick[3] = next_tick(lowest, tick[2] + 1);
+    bucket_prefetch_arguments(level_bucket(lowest, tick[1]));
+    bucket_prefetch_timeouts(level_bucket(lowest, tick[2]));
+    bucket_prefetch_chunk(level_bucket(lowest, tick[3]));
 }

@@ -229,7 +229,8 @@ HOT bool is_at_rest(const struct lane *lane, uint64_t horizon)
            load_seq(&lane->earliest) > horizon;
 }
 
-static void collect_lane(hwt_timer *timer, struct lane *lane, uint64_t horizon)
+static __attribute__((noinline)) void collect_lane(hwt_timer *timer, struct lane *lane,
+                                                   uint64_t horizon)
 {
     collect_notices(timer, lane, horizon, horizon < DEADLINE_NEVER ? NOTICES_PER_PASS : UINT_MAX);
     if (take_bound(timer, &lane->earliest, horizon) < UINT64_MAX)
@@ -243,8 +244,6 @@ void intake_tell_far(hwt_timer *timer, uint64_t now)
     uint64_t distance = FAR_TICKS * timer->tick_ns, since = now - w->told_far;
     bool told = w->told_far && now >= w->told_far;
 
-    if (likely(told && since < distance / 4))
-        return;
     distance = max_u64(distance, 2 * lead_time(timer, now));
     if (told && since < distance / 4)
         return;
@@ -252,12 +251,18 @@ void intake_tell_far(hwt_timer *timer, uint64_t now)
     lanes_set_far(&timer->lanes, deadline_after(now, distance));
 }
 
+/* Never told is long ago; and so is what is told of a time to come. */
+HOT bool was_just_told_far(const hwt_timer *timer, uint64_t now)
+{
+    return now - timer->worker.told_far < FAR_TICKS / 4 * timer->tick_ns;
+}
+
 void intake(hwt_timer *timer, uint64_t horizon)
 {
     struct lane *lane;
 
     timer_check_acting(timer);
-    if (horizon < DEADLINE_NEVER)
+    if (horizon < DEADLINE_NEVER && !was_just_told_far(timer, horizon))
         intake_tell_far(timer, horizon);
     if (unlikely(timer->worker.look.segment != NULL) && timer->worker.look.earliest <= horizon)
         intake_look_on(timer, LANE_GROUPS);

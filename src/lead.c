@@ -4,12 +4,8 @@
 #define LEAD_MOST UINT64_C(1000000000) /* enough for ten million */
 
 /* Twice what it takes, because the worker hears of growth only when it is twice as much. */
-uint64_t lead_at_most(const hwt_timer *timer)
+uint64_t lead_for(uint64_t groups)
 {
-    uint64_t groups = load_seq(&timer->lanes.store.far_groups);
-
-    if (likely(groups < AHEAD_FROM) || load_relaxed(&timer->park.kind) == PARK_NONE)
-        return 0;
     return min_u64(groups * 2 * GROUP_SLOTS * LOOK_NS, LEAD_MOST);
 }
 

@@ -13,7 +13,15 @@
  * By how much was ever filled. 0: so little that it can wait until it is due; or nobody sleeps, and
  * who drives comes when he likes.
  */
-uint64_t lead_at_most(const hwt_timer *timer);
+uint64_t lead_for(uint64_t groups);
+static inline uint64_t lead_at_most(const hwt_timer *timer)
+{
+    uint64_t groups = load_seq(&timer->lanes.store.far_groups);
+
+    if (likely(groups < AHEAD_FROM) || load_relaxed(&timer->park.kind) == PARK_NONE)
+        return 0;
+    return lead_for(groups);
+}
 /* So often it is measured, when that is at most `most`. */
 uint64_t lead_period(uint64_t most);
 /* By what was measured lately, or is now. */

@@ -68,55 +68,27 @@ static inline bool level_is_marked(const struct level *level, uint64_t slot)
     return slot >= level->first && bitmap_test(&level->occupied, level_ring_index(level, slot));
 }
 
-/* The first slot that is marked, round the ring from this one on. UINT64_MAX: none is. */
-static inline uint64_t level_marked_from(const struct level *level, uint64_t slot)
+/*
+ * The first slot that holds something, from the one on that the current tick is in. UINT64_MAX:
+ * none does.
+ */
+uint64_t level_seek_occupied(struct level *level, uint64_t current);
+static inline uint64_t level_first_occupied(struct level *level, uint64_t current)
 {
-    size_t start = level_ring_index(level, slot), found;
+    uint64_t first = level->first;
 
-    if (bitmap_is_empty(&level->occupied))
-        return UINT64_MAX;
-    found = bitmap_next(&level->occupied, start);
-    if (found == BITMAP_NONE)
-        found = bitmap_next(&level->occupied, 0);
-    return slot + level_ring_index(level, found - start);
-}
-
-/* The first slot that holds something, from the one on that the current tick is in. */
-static inline bool level_first_occupied(struct level *level, uint64_t current, uint64_t *slot)
-{
-    while (level->first != UINT64_MAX) {
-        uint64_t from = max_u64(level->first, level_slot_of(level, current));
-        *slot = level->first = level_is_marked(level, from) ? from : level_marked_from(level, from);
-        if (*slot != UINT64_MAX && !bucket_is_empty(level_bucket(level, *slot)))
-            return true;
-        if (*slot != UINT64_MAX)
-            level_mark_empty(level, *slot);
-    }
-    return false;
+    if (first == UINT64_MAX ||
+        likely(first >= level_slot_of(level, current) && level_is_marked(level, first) &&
+               !bucket_is_empty(level_bucket(level, first))))
+        return first;
+    return level_seek_occupied(level, current);
 }
 
 /* ---- making one ---- */
 
 /* Bytes for a ring of 2^bits slots and as many again, and what aligns it. */
-static inline size_t level_size(unsigned bits)
-{
-    size_t ring = (size_t)2 << bits;
-    return ring * sizeof(struct bucket) + bitmap_words(ring) * sizeof(uint64_t) + CACHE_LINE;
-}
-
+size_t level_size(unsigned bits);
 /* In zeroed memory that is aligned to cache lines; returns what is behind it, aligned. */
-static inline char *level_init(struct level *level, unsigned shift, unsigned bits, char *memory)
-{
-    size_t ring = (size_t)2 << bits;
-
-    level->first = UINT64_MAX;
-    level->shift = shift;
-    level->mask = ring - 1;
-    level->slot = (struct bucket *)(void *)memory;
-    memory += ring * sizeof(struct bucket);
-    bitmap_init(&level->occupied, ring, (uint64_t *)(void *)memory);
-    memory += bitmap_words(ring) * sizeof(uint64_t);
-    return align_to_line(memory);
-}
+char *level_init(struct level *level, unsigned shift, unsigned bits, char *memory);
 
 #endif

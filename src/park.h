@@ -50,6 +50,11 @@ struct park {
 
 void park_init(struct park *park, uint64_t slack);
 
+static inline bool park_has_fd(const struct park *park)
+{
+    return load_relaxed(&park->kind) == PARK_TIMERFD;
+}
+
 /*
  * The worker, before park_publish, for a descriptor: how long such a deadline may be held back, or
  * how long before it he wants to be awake. At first: the slack, and 0.

@@ -118,7 +118,7 @@ HOT uint64_t next_run(const hwt_timer *timer, const hwt_timeout *timeout)
     return unlikely(timeout->flags & FLAG_PERIODIC) ? next_period(timer, timeout) : DEADLINE_NEVER;
 }
 
-uint64_t run_next_of_current(const hwt_timer *timer)
+uint64_t run_next_of_running(const hwt_timer *timer)
 {
     uint64_t earliest = UINT64_MAX;
 

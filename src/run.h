@@ -13,7 +13,11 @@ void run_refresh_now(hwt_timer *timer);
 /* The worker: runs or dispatches one that is due. True: its task was called or handed over. */
 bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame);
 /* Inside a task, on the worker: when it runs again, as far as is known; UINT64_MAX: not at all. */
-uint64_t run_next_of_current(const hwt_timer *timer);
+uint64_t run_next_of_running(const hwt_timer *timer);
+static inline uint64_t run_next_of_current(const hwt_timer *timer)
+{
+    return unlikely(run_frames != NULL) ? run_next_of_running(timer) : UINT64_MAX;
+}
 /* From inside the task. */
 bool run_rearm(struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline);
 /*

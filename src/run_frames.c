@@ -25,7 +25,7 @@ bool run_is_inside(const hwt_timer *timer)
     return run_worker_of == timer;
 }
 
-bool run_is_inside_here(const hwt_timer *timer)
+bool run_runs_here(const hwt_timer *timer)
 {
     for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
         if (frame->timer == timer && !frame->elsewhere)
@@ -34,7 +34,7 @@ bool run_is_inside_here(const hwt_timer *timer)
     return false;
 }
 
-bool run_is_visiting(const hwt_timer *timer)
+bool run_visits(const hwt_timer *timer)
 {
     for (const struct run_frame *frame = run_frames; frame; frame = frame->outer) {
         if (frame->timer == timer && frame->visits)

@@ -29,9 +29,17 @@ bool run_is_inside(const hwt_timer *timer);
 /* The same, or in a hook of it, on whatever thread. */
 bool run_is_inside_any(const hwt_timer *timer);
 /* Its wheel is being looked through, by this thread: nothing may be filed. */
-bool run_is_visiting(const hwt_timer *timer);
-/* The same, and as its worker: not on an executor's thread. */
-bool run_is_inside_here(const hwt_timer *timer);
+bool run_visits(const hwt_timer *timer);
+static inline bool run_is_visiting(const hwt_timer *timer)
+{
+    return unlikely(run_frames != NULL) && run_visits(timer);
+}
+/* Inside one of its tasks, as its worker: not on an executor's thread. */
+bool run_runs_here(const hwt_timer *timer);
+static inline bool run_is_inside_here(const hwt_timer *timer)
+{
+    return unlikely(run_frames != NULL) && run_runs_here(timer);
+}
 struct run_frame *run_frame_of(const hwt_timeout *timeout);
 
 /* Whoever ended it otherwise than by its last run: calls its hook, if it has one (G10). */

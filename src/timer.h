@@ -86,7 +86,8 @@ struct worker {
     uint64_t told_far; /* when the lanes were last told what is far away */
     struct look look;
     struct lead lead;
-    struct pool_return *returns; /* per lane */
+    struct pool_return *returns; /* per lane ... */
+    bool may_return;             /* ... of which one may be worth being given back */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
     hwt_task *escaped;           /* the last task that did not return to its pass */

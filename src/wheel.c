@@ -247,6 +247,8 @@ static uint64_t agenda_earliest(struct wheel *wheel)
 {
     const struct entry *first;
 
+    if (likely(agenda_is_empty(&wheel->agenda)))
+        return UINT64_MAX;
     while ((first = agenda_first(&wheel->agenda)) != NULL) {
         uint64_t deadline = first->deadline;
         if (deadline <= wheel->covered)

@@ -49,8 +49,8 @@ struct wheel_ops {
     uint32_t (*sharing)(const struct wheel *wheel, uint64_t deadline);
     /* The time at which there is work to do ahead of a deadline; UINT64_MAX: none. */
     uint64_t (*prepare_at)(struct wheel *wheel);
-    /* Fetches what the next calls of `expire` will touch. */
-    void (*foresee)(struct wheel *wheel);
+    /* Does what work there is ahead now, and fetches what the next calls of `expire` will touch. */
+    void (*prepare)(struct wheel *wheel);
     hwt_timeout *(*pop)(struct wheel *wheel);                           /* any one; NULL: empty */
     void (*visit)(struct wheel *wheel, bucket_see *see, void *context); /* shows each */
     size_t (*check)(struct wheel *wheel);
@@ -120,6 +120,8 @@ static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, boo
 
     if (likely(first && first->deadline <= wheel->covered))
         return first->deadline <= now ? agenda_take(&wheel->agenda) : NULL;
+    if (!first && now <= wheel->covered) /* W1 */
+        return NULL;
     return wheel_find_due(wheel, now, exact);
 }
 
@@ -129,10 +131,10 @@ HOT void wheel_prefetch_due(const struct wheel *wheel, unsigned from, unsigned c
     agenda_prefetch(&wheel->agenda, from, count);
 }
 
-/* After the last wheel_take_due of a pass: fetches what the next ones will touch. */
-static inline void wheel_foresee(struct wheel *wheel)
+/* After the last wheel_take_due of a pass: what is to be done ahead, and fetched. */
+static inline void wheel_prepare(struct wheel *wheel)
 {
-    wheel->ops->foresee(wheel);
+    wheel->ops->prepare(wheel);
 }
 
 /* A lower bound of all deadlines; UINT64_MAX: empty. */
@@ -182,8 +184,10 @@ static inline uint64_t wheel_tick_floor(const struct wheel *wheel, uint64_t ns)
 
 static inline uint64_t wheel_tick_of(const struct wheel *wheel, uint64_t deadline)
 {
-    uint64_t tick = wheel_tick_floor(wheel, deadline);
-    return tick * wheel->tick_ns < deadline ? tick + 1 : tick;
+    uint64_t tick = (uint64_t)((unsigned __int128)deadline * wheel->reciprocal >> 64);
+    uint64_t beyond = deadline - tick * wheel->tick_ns; /* less than two ticks */
+
+    return tick + (beyond > 0) + (beyond > wheel->tick_ns);
 }
 
 static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)

@@ -196,7 +196,7 @@ static uint64_t prepare_at(struct wheel *wheel)
     return UINT64_MAX; /* nothing ever has to come down */
 }
 
-static void foresee(struct wheel *wheel)
+static void prepare(struct wheel *wheel)
 {
     struct hashed *w = hashed(wheel);
 
@@ -281,7 +281,7 @@ HIDDEN const struct wheel_ops wheel_hashed = {
     .earliest = earliest,
     .sharing = sharing,
     .prepare_at = prepare_at,
-    .foresee = foresee,
+    .prepare = prepare,
     .pop = pop,
     .visit = show_all,
     .check = check,

@@ -49,8 +49,8 @@ static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
 
 /* Into a bucket that has no chunk with room. */
 static __attribute__((noinline)) _Atomic uint64_t *
-insert_further(struct hierarchical *w, struct level *level, uint64_t slot, hwt_timeout *timeout,
-               uint64_t deadline)
+insert_in_chunk(struct hierarchical *w, struct level *level, uint64_t slot, hwt_timeout *timeout,
+                uint64_t deadline)
 {
     _Atomic uint64_t *filled =
         wheel_bucket_insert(&w->wheel, level_bucket(level, slot), timeout, deadline);
@@ -58,6 +58,22 @@ insert_further(struct hierarchical *w, struct level *level, uint64_t slot, hwt_t
     if (likely(filled != NULL))
         mark_occupied(w, level, slot);
     return filled;
+}
+
+/* What is marked is counted with what is coming. */
+static __attribute__((noinline)) _Atomic uint64_t *
+insert_further(struct hierarchical *w, struct level *level, uint64_t slot, hwt_timeout *timeout,
+               uint64_t deadline)
+{
+    struct bucket *bucket = level_bucket(level, slot);
+    _Atomic uint64_t *hole = bucket_has_chunks(bucket) ? NULL : bucket_inline_hole(bucket);
+
+    if (unlikely(!hole))
+        return insert_in_chunk(w, level, slot, timeout, deadline);
+    if (!level_is_marked(level, slot))
+        mark_occupied(w, level, slot);
+    bucket_insert_inline(bucket, hole, timeout, deadline, agenda_key(&w->wheel.agenda, deadline));
+    return hole;
 }
 
 /* What has chunks is marked, until they are gone. */
@@ -108,20 +124,24 @@ static void come_down(struct hierarchical *w, struct level *level, uint64_t slot
         level_mark_empty(level, slot);
 }
 
-static void advance_to(struct hierarchical *w, uint64_t tick)
+static __attribute__((noinline)) void enter_window(struct hierarchical *w, uint64_t tick)
 {
-    const struct level *above = &w->level[1];
-    bool same_window = level_slot_of(above, tick) == current_slot(w, above);
-
-    w->wheel.current = tick;
-    if (same_window)
-        return;
     set_ends(w, tick);
     for (struct level *level = levels_end(w); --level > w->level;) {
         uint64_t slot = current_slot(w, level);
         if (level_is_marked(level, slot))
             come_down(w, level, slot, SIZE_MAX);
     }
+}
+
+static void advance_to(struct hierarchical *w, uint64_t tick)
+{
+    const struct level *above = &w->level[1];
+    bool same_window = level_slot_of(above, tick) == current_slot(w, above);
+
+    w->wheel.current = tick;
+    if (unlikely(!same_window))
+        enter_window(w, tick);
 }
 
 /* Ticks until the slot after the current one is entered. */
@@ -131,25 +151,26 @@ static uint64_t ticks_left(const struct hierarchical *w, const struct level *lev
 }
 
 /* A lower bound may have become too low: what it speaks of has come down, or was withdrawn. */
-static bool is_any_coming(struct hierarchical *w)
+static __attribute__((noinline)) bool is_still_coming(struct hierarchical *w)
 {
     uint64_t slot;
 
-    if (w->wheel.current < w->coming)
-        return false;
     w->coming = UINT64_MAX;
     for (struct level *level = &w->level[1]; level < levels_end(w); level++) {
-        if (first_occupied(w, level, &slot))
+        if ((slot = first_occupied(w, level)) != UINT64_MAX)
             w->coming = min_u64(w->coming, coming_tick(level, slot));
     }
     return w->wheel.current >= w->coming;
 }
 
-/* After a tick: a share of each level's next slot, so that it is empty when it is entered. */
-static void trickle(struct hierarchical *w)
+static bool is_any_coming(struct hierarchical *w)
 {
-    if (!is_any_coming(w))
-        return;
+    return w->wheel.current >= w->coming && is_still_coming(w);
+}
+
+/* After a tick: a share of each level's next slot, so that it is empty when it is entered. */
+static __attribute__((noinline)) void trickle(struct hierarchical *w)
+{
     for (struct level *level = &w->level[1]; level < levels_end(w); level++) {
         uint64_t slot = current_slot(w, level) + 1;
         if (level_is_marked(level, slot))
@@ -159,16 +180,23 @@ static void trickle(struct hierarchical *w)
     }
 }
 
-static void prepare_now(struct hierarchical *w)
+static __attribute__((noinline)) void bring_down_ahead(struct hierarchical *w)
 {
-    if (!is_any_coming(w))
-        return;
     for (struct level *level = &w->level[1]; level < levels_end(w); level++) {
         uint64_t slot = current_slot(w, level) + 1;
         if (level_is_marked(level, slot) &&
             hierarchical_prepare_tick(level, slot) <= w->wheel.current)
             come_down(w, level, slot, PREPARE_STEP);
     }
+}
+
+static void prepare(struct wheel *wheel)
+{
+    struct hierarchical *w = hierarchical(wheel);
+
+    if (is_any_coming(w))
+        bring_down_ahead(w);
+    hierarchical_fetch(w);
 }
 
 static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
@@ -193,19 +221,19 @@ static bool expire(struct wheel *wheel, uint64_t limit)
     while (wheel->current <= limit) {
         uint64_t window_end = level_first_tick(above, current_slot(w, above) + 1) - 1;
         uint64_t end = min_u64(limit, window_end);
-        uint64_t tick, next = end + 1;
+        uint64_t tick = first_occupied(w, &w->level[0]), next = end + 1;
 
-        if (first_occupied(w, &w->level[0], &tick) && tick <= end) {
+        if (tick <= end) {
             take_tick(w, tick);
             advance_to(w, tick + 1); /* only now: its bucket may be filled anew */
-            trickle(w);
+            if (is_any_coming(w))
+                trickle(w);
             return true;
         }
         if (next <= limit) /* over empty windows in one step */
             next = max_u64(next, min_u64(hierarchical_earliest_tick(w), limit + 1));
         advance_to(w, next);
     }
-    prepare_now(w);
     return false;
 }
 
@@ -227,7 +255,7 @@ static hwt_timeout *pop(struct wheel *wheel)
     uint64_t slot;
 
     for (struct level *level = w->level; level < levels_end(w); level++) {
-        while (first_occupied(w, level, &slot)) {
+        while ((slot = first_occupied(w, level)) != UINT64_MAX) {
             hwt_timeout *timeout = bucket_pop(level_bucket(level, slot), &wheel->store);
             if (timeout)
                 return timeout;
@@ -326,7 +354,7 @@ HIDDEN const struct wheel_ops wheel_hierarchical = {
     .earliest = hierarchical_earliest,
     .sharing = sharing,
     .prepare_at = hierarchical_prepare_at,
-    .foresee = hierarchical_foresee,
+    .prepare = prepare,
     .pop = pop,
     .visit = show_all,
     .check = check,

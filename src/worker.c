@@ -28,18 +28,20 @@ HOT bool must_leave(const hwt_timer *timer)
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
 }
 
-/* Reads the clock, if that is to be done for each task. */
-HOT uint64_t pass_limit(hwt_timer *timer)
+HOT hwt_timeout *next_due(hwt_timer *timer, bool exact)
 {
-    run_refresh_now(timer);
-    return timer->worker.pass_limit;
+    return wheel_take_due(timer->worker.wheel, timer->worker.pass_limit, exact);
 }
 
-/* Runs a hand of what is due. False: there is no more, or this is to end. */
+/*
+ * Runs a hand of what is due. False: there is no more, or this is to end. Once something is there
+ * the clock is read; a task that is not due any more by then, because the clock has gone back, is
+ * not begun (run_due).
+ */
 static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int *ran)
 {
     struct wheel *wheel = timer->worker.wheel;
-    hwt_timeout *timeout = wheel_take_due(wheel, pass_limit(timer), exact);
+    hwt_timeout *timeout = next_due(timer, exact);
 
     if (!timeout)
         return false;
@@ -53,9 +55,10 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int 
             return false;
         if (i == HAND)
             return true;
-        timeout = wheel_take_due(wheel, pass_limit(timer), exact);
+        timeout = next_due(timer, exact);
         if (!timeout)
             return false;
+        run_refresh_now(timer);
     }
 }
 
@@ -75,7 +78,7 @@ static void end_pass(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
 
-    wheel_foresee(w->wheel);
+    wheel_prepare(w->wheel);
     w->passed = w->pass_limit;
     w->pass_limit = 0;
 #ifdef HWT_DEBUG
@@ -220,7 +223,8 @@ static void pay_wake(hwt_timer *timer, uint64_t now)
 
 void worker_was_woken(hwt_timer *timer)
 {
-    pay_wake(timer, timer->worker.passed);
+    if (unlikely(park_has_fd(&timer->park)))
+        pay_wake(timer, timer->worker.passed);
 }
 
 /* What a submitter sets a descriptor to while nobody is awake who could say it better. */
@@ -237,13 +241,11 @@ static uint64_t callers_slack(const hwt_timer *timer, uint64_t now)
     return wakes_are_few(timer, now) ? 0 : min_u64(timer->tick_ns - 1, LOOP_WAKE_NS);
 }
 
-void worker_arm(hwt_timer *timer)
+void worker_arm_fd(hwt_timer *timer)
 {
     struct park *park = &timer->park;
     uint64_t wake_before, until, at;
 
-    if (load_relaxed(&park->kind) != PARK_TIMERFD)
-        return;
     park->slack = callers_slack(timer, timer_now(timer));
     foresee(timer, park->slack);
     if (timer->worker.look.segment || !worker_plan(timer, &wake_before)) {
@@ -292,7 +294,7 @@ static void sleep_until_due(hwt_timer *timer)
 
     file_return_some(timer);
     now = timer_now(timer);
-    if (load_relaxed(&timer->park.kind) == PARK_TIMERFD)
+    if (park_has_fd(&timer->park))
         foresee(timer, wakes_are_few(timer, now) ? 0 : timer->park.slack);
     if (!worker_plan(timer, &wake_before))
         return;

@@ -762,7 +762,16 @@ struct next : rl::test_suite<next, THREADS> {
         }
         if (deadline > bound && mutant != LANES_SEEN_BEFORE_GUESTS)
             deadline = least(deadline, lanes_earliest());
-        if (deadline != bound)
+        set_bound(deadline);
+    }
+
+    void set_bound(unsigned deadline)
+    {
+        unsigned bound = load_relaxed(next_deadline);
+
+        if (deadline > bound)
+            store_release(next_deadline, deadline);
+        else if (deadline < bound)
             store_seq(next_deadline, deadline);
     }
 
@@ -824,7 +833,7 @@ struct next : rl::test_suite<next, THREADS> {
         RL_ASSERT(said <= told);
         if (said < bystander)
             model_corner(LOOKED_AHEAD);
-        raise_bound(said);
+        set_bound(said);
     }
 
     /* One look; the code takes another one. */

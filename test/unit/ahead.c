@@ -269,6 +269,31 @@ Test(ahead, what_is_far_keeps_no_loop_awake)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/*
+ * G4: what is due together in an upper level's slot comes down before that, a portion with each
+ * pass, and who comes when there is such work has less of it afterwards: he does not go round.
+ */
+Test(ahead, a_crowded_slot_comes_down_pass_by_pass)
+{
+    atomic_uint ran = 0;
+    unsigned passes = 0;
+    uint64_t first, next;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, HWT_WHEEL_HIERARCHICAL, HWT_SEC(1000)), 0);
+    first = HWT_SEC(1020);
+    for (unsigned i = 0; i < CROWD; i++)
+        cr_assert_eq(hwt_new_timeout_at(r.timer, count_task, &ran, first, NULL), 0);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), first); /* takes all in */
+    while ((next = wheel_next_call(r.timer->worker.wheel)) < first) {
+        cr_assert_eq(rig_advance_to(&r, max_u64(next, hwt_timer_now(r.timer))), 0);
+        cr_assert_leq(++passes, CROWD / 512);
+    }
+    cr_assert_geq(passes, CROWD / 2048);
+    cr_assert_eq(rig_advance_to(&r, first), CROWD);
+    rig_close(&r);
+}
+
 static unsigned retired_of(const hwt_timer *timer)
 {
     unsigned count = 0;

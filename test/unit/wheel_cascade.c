@@ -2,7 +2,8 @@
 /* LDFLAGS: -Wl,--wrap=wheel_insert */
 /*
  * No cascade burst: what an upper level holds comes down a little at a time, so that no single
- * call of wheel_take_due files many more timeouts than are due in a tick (G4 under load).
+ * call of wheel_take_due or wheel_prepare files many more timeouts than are due in a tick (G4 under
+ * load).
  */
 #include "wheel_oracle.h"
 
@@ -35,7 +36,7 @@ struct load {
     uint64_t now;
     size_t left;
     size_t passes;
-    size_t most; /* filed by one call of wheel_take_due */
+    size_t most; /* filed by one call */
 };
 
 /* Evenly from `first` to `first + span`, in no order. */
@@ -88,6 +89,9 @@ static void expire_at(struct load *l, uint64_t now)
             check_due(l, timeout, before);
         before = timeout;
     } while (timeout);
+    filed = 0;
+    wheel_prepare(l->wheel);
+    l->most = filed > l->most ? filed : l->most;
 }
 
 static void run_tick_by_tick(struct load *l)
