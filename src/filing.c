@@ -345,8 +345,8 @@ void file_bury(hwt_timer *timer, hwt_timeout *timeout)
     } else { /* back to where it came from */
         struct pool_return *batch = &timer->worker.returns[lane];
         poison_mark_dead(timeout);
-        pool_return_add(batch, lane, timeout);
-        timer->worker.may_return |= batch->count >= WORTH_RETURNING;
+        if (unlikely(pool_return_add(batch, lane, timeout) == WORTH_RETURNING))
+            timer->worker.may_return = true;
     }
 }
 

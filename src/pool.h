@@ -87,7 +87,8 @@ struct pool_return {
     hwt_timeout *head;
     uint32_t count;
 };
-void pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block);
+/* How many there are then; 0: they were enough to go there. */
+uint32_t pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block);
 void pool_return_flush(struct pool_return *batch, unsigned depot);
 
 /*
