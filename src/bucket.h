@@ -236,6 +236,14 @@ static inline _Atomic uint64_t *bucket_put(struct bucket *bucket, struct chunk_s
 /* The same, and lowers the bucket's bound. */
 _Atomic uint64_t *bucket_insert_further(struct bucket *bucket, struct chunk_store *store,
                                         hwt_timeout *timeout, uint64_t deadline, uint64_t key);
+/* ... into that chunk of it, which has room. */
+HOT _Atomic uint64_t *bucket_insert_in(struct bucket *bucket, struct chunk *chunk,
+                                       hwt_timeout *timeout, uint64_t deadline, uint64_t key)
+{
+    if (deadline < bucket->earliest)
+        bucket->earliest = deadline;
+    return bucket_append(bucket, chunk, packed_make(timeout, key));
+}
 HOT _Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
                                     hwt_timeout *timeout, uint64_t deadline, uint64_t key)
 {
@@ -243,9 +251,7 @@ HOT _Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *s
 
     if (unlikely(!chunk))
         return bucket_insert_further(bucket, store, timeout, deadline, key);
-    if (deadline < bucket->earliest)
-        bucket->earliest = deadline;
-    return bucket_append(bucket, chunk, packed_make(timeout, key));
+    return bucket_insert_in(bucket, chunk, timeout, deadline, key);
 }
 
 /* Into a slot of its own that is empty; it has no chunks. */

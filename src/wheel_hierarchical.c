@@ -84,10 +84,11 @@ static _Atomic uint64_t *insert(struct wheel *wheel, hwt_timeout *timeout, uint6
     struct level *level = &w->level[level_of_tick(w, tick)];
     uint64_t slot = level_slot_of(level, tick);
     struct bucket *bucket = level_bucket(level, slot);
+    struct chunk *chunk = bucket_room(bucket);
 
-    if (unlikely(!bucket_room(bucket)))
+    if (unlikely(!chunk))
         return insert_further(w, level, slot, timeout, deadline);
-    return wheel_bucket_insert(wheel, bucket, timeout, deadline);
+    return bucket_insert_in(bucket, chunk, timeout, deadline, agenda_key(&wheel->agenda, deadline));
 }
 
 /* ---- coming down ---- */
