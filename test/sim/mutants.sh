@@ -29,17 +29,24 @@ header() # patch name
     sed -n "s/^$2: *//p; /^--- /q" "$1"
 }
 
+build() # tree
+{
+    $MAKE -s -C "$1" KIND=sim WERROR= build/sim/hwt-sim
+}
+
 # A copy of the tree, and of what is built: only what a patch touches is compiled again.
 copy_tree() # to
 {
     mkdir -p "$1/build"
     tar -c --exclude=./build --exclude=./.git . | tar -x -C "$1"
     cp -a build/sim "$1/build/sim"
+    build "$1" >&2
 }
 
+# In a copy of its own, so that what was built of the tree stays as it is for the next.
 try() # tree patch
 {
-    local tree=$1 patch=$PWD/$2 file name status worlds log seconds=$MUTANT_SECONDS found why seed
+    local tree=$1.mutant patch=$PWD/$2 name status worlds log seconds=$MUTANT_SECONDS found why seed
     name=$(basename "$2" .patch)
     log=$PWD/$work/$name.log
     for why in Harmless Weak Open; do
@@ -47,8 +54,8 @@ try() # tree patch
     done
     [ -n "$(header "$patch" Seconds)" ] && seconds=$(header "$patch" Seconds)
     worlds=$(header "$patch" Worlds | tr ' ' ,)
-    if ! { patch -s -p1 -d "$tree" <"$patch" &&
-        $MAKE -s -C "$tree" KIND=sim WERROR= build/sim/hwt-sim; } >"$log" 2>&1; then
+    cp -a "$1" "$tree"
+    if ! { patch -s -p1 -d "$tree" <"$patch" && build "$tree"; } >"$log" 2>&1; then
         echo "| $name | $(header "$patch" Rule) | DOES NOT BUILD | | |"
     else
         seed=$(header "$patch" Seed)
@@ -73,9 +80,7 @@ try() # tree patch
             echo "| $name | $(header "$patch" Rule) | NOT FOUND | | |"
         fi
     fi
-    sed -n 's,^+++ b/,,p' "$patch" | while read -r file; do
-        cp "$file" "$tree/$file" # newer than the object that was made of the other
-    done
+    rm -rf "$tree"
 }
 
 patches=()
