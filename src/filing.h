@@ -77,8 +77,9 @@ bool file_more_is_promised(const hwt_timer *timer);
 /* All that the worker knows is at this or later: the bound goes up, unless more is promised. */
 void file_raise_bound(hwt_timer *timer, uint64_t deadline);
 /*
- * The same by whoever has looked for promises, and then at the lanes. Up it may come late: nobody
- * is misled by a bound that is too low.
+ * The same by whoever has looked for promises, and then at the lanes. Both stores pair with the
+ * look of whoever estimates (read_bounds in drive.c). Up it may come late: nobody is misled by a
+ * bound that is too low.
  */
 static inline void file_set_bound(struct worker *worker, uint64_t deadline)
 {

@@ -87,7 +87,7 @@ struct pool_return {
     hwt_timeout *head;
     uint32_t count;
 };
-/* How many there are then; 0: they were enough to go there. */
+/* How many the batch has then; 0: it was full, and has gone to the depot. */
 uint32_t pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block);
 void pool_return_flush(struct pool_return *batch, unsigned depot);
 

@@ -16,7 +16,7 @@
 
 #include "replay.h"
 
-#define COUNTER_OFF HWT_USEC(4)
+#define COUNTER_OFF HWT_USEC(4) /* for a moment, when the clock begins to be slewed */
 
 static uint64_t thread_cpu_ns(void)
 {

@@ -294,6 +294,26 @@ Test(ahead, a_crowded_slot_comes_down_pass_by_pass)
     rig_close(&r);
 }
 
+/* What is far away is told again as time goes by, and again when a clock has gone back. */
+WHEEL_TEST(ahead, what_is_far_is_told_again)
+{
+    const uint64_t steps[] = {HWT_SEC(1), HWT_SEC(60), HWT_SEC(3600)};
+    uint64_t now = HWT_SEC(1000);
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, now), 0);
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        uint64_t before = load_relaxed(&r.timer->lanes.far_from);
+        now += steps[i];
+        cr_assert_eq(rig_advance_to(&r, now), 0);
+        cr_assert_gt(load_relaxed(&r.timer->lanes.far_from), now);
+        cr_assert_eq(load_relaxed(&r.timer->lanes.far_from), before + steps[i]);
+    }
+    cr_assert_eq(rig_advance_to(&r, now - HWT_SEC(60)), 0);
+    cr_assert_lt(load_relaxed(&r.timer->lanes.far_from), now);
+    rig_close(&r);
+}
+
 static unsigned retired_of(const hwt_timer *timer)
 {
     unsigned count = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where a timeout's memory goes, seen from outside: that of the cancelled is there again before a
- * flood of expiries is over (G6), and what a large timer leaves goes back to the system. Addresses
- * are compared, and asked about, after the blocks they name were given back: never looked into.
+ * Where a timeout's memory goes, mostly seen from outside: that of the cancelled is there again
+ * before a flood of expiries is over (G6), and what a large timer leaves goes back to the system.
+ * Addresses are compared, and asked about, after the blocks they name were given back: never looked
+ * into.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "timer.h"
 
 TestSuite(memory, .init = test_arm);
 
@@ -177,4 +179,22 @@ Test(memory, of_a_large_timer_goes_back)
 Test(memory, of_a_large_timer_of_the_callers_goes_back)
 {
     gives_back(HWT_DRIVE_CALLER);
+}
+
+/* G6: the blocks of what has run go home with the pass, but for a few. */
+WHEEL_TEST(memory, what_has_run_goes_home)
+{
+    enum { FEW = 8 };
+    atomic_uint ran = 0;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1000)), 0);
+    for (unsigned many = 1; many < 4 * FEW; many++) {
+        for (unsigned i = 0; i < many; i++)
+            cr_assert_eq(hwt_new_timeout(r.timer, count_task, &ran, HWT_MSEC(5), NULL), 0);
+        cr_assert_eq(rig_advance_by(&r, HWT_MSEC(10)), many);
+        for (unsigned i = 0; i < r.timer->lanes.count; i++)
+            cr_assert_lt(r.timer->worker.returns[i].count, FEW, "of %u", many);
+    }
+    rig_close(&r);
 }
