@@ -288,8 +288,7 @@ format-check: ## keep: Say where clang-format would change something
 
 .PHONY: lint
 lint: ## closer: Run the static analysers that are installed
-	@C_FILES='$(C_FILES)' SCRIPTS='$(SCRIPTS)' TIDY_FLAGS='-std=gnu11 $(DEFINES) -Itest -Ibench' \
-		.ci/lint
+	@C_FILES='$(C_FILES)' SCRIPTS='$(SCRIPTS)' FLAGS='-std=gnu11 $(DEFINES)' .ci/lint
 
 .PHONY: abi
 abi: all ## closer: Compare the ABI with that of the releases (or REF=..., a git revision)

@@ -192,7 +192,7 @@ WHEEL_TEST(memory, what_has_run_goes_home)
     for (unsigned many = 1; many < 4 * FEW; many++) {
         for (unsigned i = 0; i < many; i++)
             cr_assert_eq(hwt_new_timeout(r.timer, count_task, &ran, HWT_MSEC(5), NULL), 0);
-        cr_assert_eq(rig_advance_by(&r, HWT_MSEC(10)), many);
+        cr_assert_eq(rig_advance_by(&r, HWT_MSEC(10)), (int)many);
         for (unsigned i = 0; i < r.timer->lanes.count; i++)
             cr_assert_lt(r.timer->worker.returns[i].count, FEW, "of %u", many);
     }
