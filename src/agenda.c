@@ -16,7 +16,7 @@ int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_
     memset(agenda, 0, sizeof *agenda);
     agenda->store = store;
     agenda->tick_ns = tick_ns;
-    agenda->quantum = bits > PACKED_BITS ? bits - PACKED_BITS : 0;
+    agenda->quantum = bits > KEY_BITS ? bits - KEY_BITS : 0;
     agenda->pad = bits > AGENDA_DIGIT ? AGENDA_DIGIT - 1 - (bits - 1) % AGENDA_DIGIT : 0;
     agenda->bound = RANK_MAX;
     /* mapped: the pages of parts that are never used are never touched */
@@ -217,7 +217,7 @@ static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
     agenda_rank start = part_start(agenda, level, part);
     /* the keys tell the rest of the deadlines, and there is a rest */
     int bit = rank_level_bit(agenda, level);
-    bool known = bit > (int)agenda->quantum && bit <= (int)(PACKED_BITS + agenda->quantum);
+    bool known = bit > (int)agenda->quantum && bit <= (int)(KEY_BITS + agenda->quantum);
     hwt_timeout *listed = more->listed[level][part], *timeout;
 
     bucket_move(&agenda->anew, &more->part[level][part]);

@@ -14,7 +14,7 @@ void parts_place(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank)
         agenda_drop(agenda, timeout);
         return;
     }
-    place_packed(agenda, packed_make(timeout, agenda_key(agenda, rank_deadline(agenda, rank))),
+    place_packed(agenda, packed_of_key(timeout, agenda_key(agenda, rank_deadline(agenda, rank))),
                  rank);
 }
 

@@ -79,7 +79,7 @@ static inline uint64_t deadline_of_key(const struct agenda *agenda, uint64_t pac
 {
     uint64_t from = base >> agenda->quantum;
 
-    return (from + packed_bits_from(packed, from)) << agenda->quantum;
+    return (from + packed_key_from(packed, from)) << agenda->quantum;
 }
 
 /* ---- parts: level by level, each the value of a digit ---- */

@@ -51,10 +51,10 @@ _Atomic uint64_t *bucket_put_further(struct bucket *bucket, struct chunk_store *
 }
 
 _Atomic uint64_t *bucket_insert_further(struct bucket *bucket, struct chunk_store *store,
-                                        hwt_timeout *timeout, uint64_t deadline, uint64_t key)
+                                        uint64_t packed, uint64_t deadline)
 {
     bool empty = bucket_is_empty(bucket);
-    _Atomic uint64_t *slot = bucket_put_further(bucket, store, packed_make(timeout, key));
+    _Atomic uint64_t *slot = bucket_put_further(bucket, store, packed);
 
     if (unlikely(!slot))
         return NULL;

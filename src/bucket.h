@@ -5,7 +5,7 @@
  * can prefetch ahead. The first few slots lie in the bucket itself, so that sparse wheels need no
  * chunks at all.
  *
- * A slot packs a timeout's address with 22 bits of its deadline, the `key`, so that what is due can
+ * A slot packs a timeout's address with 21 bits of its deadline, the `key`, so that what is due can
  * be brought into a rough order without touching the timeouts (agenda.h).
  *
  * A timeout's `where` is the address of the slot that holds it. By that a canceller who has won the
@@ -18,6 +18,11 @@
  *      the canceller that way.
  *   S3 What such a look has read counts only if the slot still holds the timeout afterwards. Then,
  *      by S1, it was there all the time. (A block is never unmapped.)
+ *   S4 A timeout that is alone (timeout_is_alone) when it is filed is marked in its slot. It gets a
+ *      handle in its own task, when it is in no slot, or from a visitor, who is shown it out of its
+ *      slot: then it comes back without the mark. So nobody but the worker empties a slot with a
+ *      mark, and he needs no read-modify-write for it, nor for a look. With an executor a task runs
+ *      while its timeout lies in a bucket: there is no mark in that one.
  *
  * So a slot may become a hole at any moment, and what the worker counts are upper bounds: filled,
  * and not emptied by him. Chunks stay filled in proportion all the same (B1 to B3), as far as he
@@ -149,6 +154,12 @@ static inline _Atomic uint64_t *slot_of_where(uint64_t where)
     return (where & 3) == 2 ? (_Atomic uint64_t *)(uintptr_t)(where & ~UINT64_C(3)) : NULL;
 }
 
+/* What is filed, with the mark of S4 if that is due. */
+static inline uint64_t packed_filed(const hwt_timeout *timeout, uint64_t key)
+{
+    return packed_of_key(timeout, key) | (timeout_is_alone(timeout) ? PACKED_ALONE : 0);
+}
+
 /* S1. From here on the timeout may be gone at any moment. */
 static inline void slot_fill(_Atomic uint64_t *slot, uint64_t packed, enum timeout_place place)
 {
@@ -162,7 +173,12 @@ static inline void slot_fill(_Atomic uint64_t *slot, uint64_t packed, enum timeo
 /* S2. The packed timeout, which is the caller's from here on; 0: it was a hole. */
 static inline uint64_t slot_empty(_Atomic uint64_t *slot)
 {
-    return load_acquire(slot) ? exchange_acq_rel(slot, 0) : 0;
+    uint64_t packed = load_acquire(slot);
+
+    if (!(packed & PACKED_ALONE))
+        return packed ? exchange_acq_rel(slot, 0) : 0;
+    store_relaxed(slot, 0); /* S4 */
+    return packed;
 }
 
 /*
@@ -173,7 +189,10 @@ static inline uint64_t slot_empty(_Atomic uint64_t *slot)
 static inline bool slot_still_holds(_Atomic uint64_t *slot, uint64_t packed)
 {
     uint64_t held = packed;
-    return load_acquire(slot) == packed && cas_acq_rel(slot, &held, packed);
+
+    if (load_acquire(slot) != packed)
+        return false;
+    return packed & PACKED_ALONE || cas_acq_rel(slot, &held, packed); /* S4 */
 }
 
 /*
@@ -235,32 +254,32 @@ static inline _Atomic uint64_t *bucket_put(struct bucket *bucket, struct chunk_s
 }
 /* The same, and lowers the bucket's bound. */
 _Atomic uint64_t *bucket_insert_further(struct bucket *bucket, struct chunk_store *store,
-                                        hwt_timeout *timeout, uint64_t deadline, uint64_t key);
+                                        uint64_t packed, uint64_t deadline);
 /* ... into that chunk of it, which has room. */
-HOT _Atomic uint64_t *bucket_insert_in(struct bucket *bucket, struct chunk *chunk,
-                                       hwt_timeout *timeout, uint64_t deadline, uint64_t key)
+HOT _Atomic uint64_t *bucket_insert_in(struct bucket *bucket, struct chunk *chunk, uint64_t packed,
+                                       uint64_t deadline)
 {
     if (deadline < bucket->earliest)
         bucket->earliest = deadline;
-    return bucket_append(bucket, chunk, packed_make(timeout, key));
+    return bucket_append(bucket, chunk, packed);
 }
 HOT _Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
-                                    hwt_timeout *timeout, uint64_t deadline, uint64_t key)
+                                    uint64_t packed, uint64_t deadline)
 {
     struct chunk *chunk = bucket_room(bucket);
 
     if (unlikely(!chunk))
-        return bucket_insert_further(bucket, store, timeout, deadline, key);
-    return bucket_insert_in(bucket, chunk, timeout, deadline, key);
+        return bucket_insert_further(bucket, store, packed, deadline);
+    return bucket_insert_in(bucket, chunk, packed, deadline);
 }
 
 /* Into a slot of its own that is empty; it has no chunks. */
-HOT void bucket_insert_inline(struct bucket *bucket, _Atomic uint64_t *hole, hwt_timeout *timeout,
-                              uint64_t deadline, uint64_t key)
+HOT void bucket_insert_inline(struct bucket *bucket, _Atomic uint64_t *hole, uint64_t packed,
+                              uint64_t deadline)
 {
     if (deadline < bucket->earliest || !bucket_inline_any(bucket))
         bucket->earliest = deadline;
-    slot_fill(hole, packed_make(timeout, key), PLACE_INLINE);
+    slot_fill(hole, packed, PLACE_INLINE);
 }
 
 /* ---- taking out (bucket.c) ---- */

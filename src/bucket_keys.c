@@ -25,7 +25,7 @@ static bool one_key(const _Atomic uint64_t *slot, unsigned count, uint64_t *pack
             continue;
         if (!*packed)
             *packed = here;
-        if ((here ^ *packed) & ~PACKED_ADDRESS)
+        if ((here ^ *packed) & ~(PACKED_ADDRESS | PACKED_ALONE))
             return false;
     }
     return true;
@@ -51,7 +51,7 @@ static void count_keys(const _Atomic uint64_t *slot, unsigned count, uint64_t fr
     for (unsigned i = 0; i < count; i++) {
         uint64_t packed = load_relaxed(&slot[i]);
         if (packed)
-            bin[min_u64(packed_bits_from(packed, from) >> shift, SKIM_BINS - 1)]++;
+            bin[min_u64(packed_key_from(packed, from) >> shift, SKIM_BINS - 1)]++;
     }
 }
 
@@ -78,7 +78,7 @@ static unsigned skim_slots(_Atomic uint64_t *slot, unsigned count, uint64_t from
 
     for (unsigned i = 0; i < count; i++) {
         uint64_t packed = load_relaxed(&slot[i]);
-        if (!packed || likely(packed_bits_from(packed, from) >= limit))
+        if (!packed || likely(packed_key_from(packed, from) >= limit))
             continue;
         __builtin_prefetch(packed_timeout(packed), 1);
         out[taken] = slot_empty(&slot[i]);

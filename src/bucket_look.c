@@ -53,11 +53,14 @@ void bucket_prefetch_timeouts(const struct bucket *bucket)
 void bucket_prefetch_arguments(struct bucket *bucket)
 {
     for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        uint64_t packed = slot_empty(&bucket->slot[i]);
-        if (!packed)
-            continue;
-        __builtin_prefetch(packed_timeout(packed)->arg, 1);
-        store_release(&bucket->slot[i], packed);
+        _Atomic uint64_t *slot = &bucket->slot[i];
+        uint64_t packed = load_acquire(slot);
+        if (likely(packed & PACKED_ALONE)) { /* S4: it cannot go meanwhile */
+            __builtin_prefetch(packed_timeout(packed)->arg, 1);
+        } else if ((packed = slot_empty(slot)) != 0) {
+            __builtin_prefetch(packed_timeout(packed)->arg, 1);
+            store_release(slot, packed);
+        }
     }
 }
 
@@ -76,7 +79,7 @@ static void scan_for_key(struct sighting *best, _Atomic uint64_t *slot, unsigned
 {
     for (unsigned i = 0; i < count && best->deadline > bound; i++) {
         uint64_t packed = load_acquire(&slot[i]);
-        if (packed_bits_from(packed, key) == 0 && packed)
+        if (packed_key_from(packed, key) == 0 && packed)
             scan_slot(best, &slot[i], packed);
     }
 }
@@ -135,6 +138,8 @@ void bucket_end_show(struct sighting *shown)
     if (!slot)
         return;
     shown->slot = NULL;
+    if (!timeout_is_alone(packed_timeout(shown->packed))) /* it has been given a handle (S4) */
+        shown->packed &= ~PACKED_ALONE;
     store_release(slot, shown->packed);
 }
 

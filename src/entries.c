@@ -56,14 +56,14 @@ static void distribute(const uint64_t *packed, unsigned count, uint64_t from, ui
     bins = (unsigned)(range >> shift) + 1;
     memset(next, 0, bins * sizeof *next);
     for (unsigned i = 0; i < count; i++)
-        next[min_u64(packed_bits_from(packed[i], from) >> shift, bins - 1)]++;
+        next[min_u64(packed_key_from(packed[i], from) >> shift, bins - 1)]++;
     for (unsigned i = 0; i < bins; i++) {
         unsigned here = next[i];
         next[i] = sum;
         sum += here;
     }
     for (unsigned i = count; i-- > 0;)
-        sorted[next[min_u64(packed_bits_from(packed[i], from) >> shift, bins - 1)]++] = packed[i];
+        sorted[next[min_u64(packed_key_from(packed[i], from) >> shift, bins - 1)]++] = packed[i];
 }
 
 /*
@@ -97,7 +97,7 @@ static bool nearly_in_order(const uint64_t *packed, unsigned count, uint64_t fro
     unsigned descents = 0;
 
     for (unsigned i = count; i-- > 0;) {
-        uint64_t key = packed_bits_from(packed[i], from);
+        uint64_t key = packed_key_from(packed[i], from);
         descents += key < before;
         before = key;
     }

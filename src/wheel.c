@@ -106,7 +106,7 @@ static void pen_expire(struct wheel *wheel)
 
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
 {
-    uint64_t tick = wheel_tick_of(wheel, deadline);
+    uint64_t tick = wheel_tick_of(wheel, deadline), packed;
     _Atomic uint64_t *slot;
 
     /* W1; W2 (a nudged one that comes down a level while `current` is ahead of `covered`) */
@@ -114,12 +114,12 @@ void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
         agenda_add(&wheel->agenda, timeout, deadline);
         return;
     }
-    slot = wheel->ops->insert(wheel, timeout, deadline, tick);
+    packed = wheel_pack(wheel, timeout, deadline);
+    slot = wheel->ops->insert(wheel, packed, deadline, tick);
     if (unlikely(!slot))
         fellows_push(&wheel->pen, timeout, PLACE_LISTED);
     else if (unlikely(wheel->witness.slot != NULL) && deadline < wheel->witness.deadline)
-        wheel->witness = (struct sighting){
-            slot, packed_make(timeout, agenda_key(&wheel->agenda, deadline)), deadline};
+        wheel->witness = (struct sighting){slot, packed, deadline};
 }
 
 void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned count)
@@ -148,7 +148,8 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
             uint64_t deadline = timeout_deadline(timeout);
             if (!due || deadline > limit)
                 wheel_insert(wheel, timeout, deadline);
-            else if (unlikely(!wheel_bucket_insert(wheel, due, timeout, deadline)))
+            else if (unlikely(!bucket_insert(due, &wheel->store,
+                                             wheel_pack(wheel, timeout, deadline), deadline)))
                 agenda_add(&wheel->agenda, timeout, deadline);
         }
     }
@@ -300,7 +301,8 @@ uint64_t wheel_next_call(struct wheel *wheel)
 
 bool wheel_put_beside(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout)
 {
-    return wheel_bucket_insert(wheel, bucket, timeout, timeout_deadline(timeout));
+    return bucket_insert(bucket, &wheel->store, packed_of_key(timeout, 0),
+                         timeout_deadline(timeout));
 }
 
 hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket)

@@ -26,8 +26,8 @@ struct wheel_ops {
     /* Makes one; `slots`: a power of two, per level; `current`: as below. NULL: no memory. */
     struct wheel *(*create)(uint64_t tick_ns, uint32_t slots, uint64_t current);
     void (*destroy)(struct wheel *wheel);
-    /* Files at `tick`, not before wheel->current. The slot; NULL: no memory for a chunk. */
-    _Atomic uint64_t *(*insert)(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
+    /* Files what is packed at `tick`, not before wheel->current. The slot; NULL: no memory. */
+    _Atomic uint64_t *(*insert)(struct wheel *wheel, uint64_t packed, uint64_t deadline,
                                 uint64_t tick);
     /* Where it would be filed. */
     struct bucket *(*bucket_of)(const struct wheel *wheel, uint64_t tick);
@@ -197,11 +197,9 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
 
 /* ---- for the kinds ---- */
 
-HOT _Atomic uint64_t *wheel_bucket_insert(struct wheel *wheel, struct bucket *bucket,
-                                          hwt_timeout *timeout, uint64_t deadline)
+HOT uint64_t wheel_pack(const struct wheel *wheel, const hwt_timeout *timeout, uint64_t deadline)
 {
-    return bucket_insert(bucket, &wheel->store, timeout, deadline,
-                         agenda_key(&wheel->agenda, deadline));
+    return packed_filed(timeout, agenda_key(&wheel->agenda, deadline));
 }
 
 static inline struct sighting wheel_bucket_scan(const struct wheel *wheel, struct bucket *bucket)

@@ -61,7 +61,7 @@ static uint64_t tree_earliest(const struct hashed *w)
 
 /* ---- the wheel ---- */
 
-static _Atomic uint64_t *insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
+static _Atomic uint64_t *insert(struct wheel *wheel, uint64_t packed, uint64_t deadline,
                                 uint64_t tick)
 {
     struct hashed *w = hashed(wheel);
@@ -70,7 +70,7 @@ static _Atomic uint64_t *insert(struct wheel *wheel, hwt_timeout *timeout, uint6
 
     if (bucket_is_empty(&w->slot[slot]))
         w->latest[slot] = 0;
-    filled = wheel_bucket_insert(wheel, &w->slot[slot], timeout, deadline);
+    filled = bucket_insert(&w->slot[slot], &wheel->store, packed, deadline);
     if (unlikely(!filled))
         return NULL;
     w->latest[slot] = max_u64(w->latest[slot], deadline);

@@ -48,12 +48,13 @@ static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
 }
 
 /* Into a bucket that has no chunk with room. */
-static __attribute__((noinline)) _Atomic uint64_t *
-insert_in_chunk(struct hierarchical *w, struct level *level, uint64_t slot, hwt_timeout *timeout,
-                uint64_t deadline)
+static __attribute__((noinline)) _Atomic uint64_t *insert_in_chunk(struct hierarchical *w,
+                                                                   struct level *level,
+                                                                   uint64_t slot, uint64_t packed,
+                                                                   uint64_t deadline)
 {
     _Atomic uint64_t *filled =
-        wheel_bucket_insert(&w->wheel, level_bucket(level, slot), timeout, deadline);
+        bucket_insert(level_bucket(level, slot), &w->wheel.store, packed, deadline);
 
     if (likely(filled != NULL))
         mark_occupied(w, level, slot);
@@ -61,23 +62,24 @@ insert_in_chunk(struct hierarchical *w, struct level *level, uint64_t slot, hwt_
 }
 
 /* What is marked is counted with what is coming. */
-static __attribute__((noinline)) _Atomic uint64_t *
-insert_further(struct hierarchical *w, struct level *level, uint64_t slot, hwt_timeout *timeout,
-               uint64_t deadline)
+static __attribute__((noinline)) _Atomic uint64_t *insert_further(struct hierarchical *w,
+                                                                  struct level *level,
+                                                                  uint64_t slot, uint64_t packed,
+                                                                  uint64_t deadline)
 {
     struct bucket *bucket = level_bucket(level, slot);
     _Atomic uint64_t *hole = bucket_has_chunks(bucket) ? NULL : bucket_inline_hole(bucket);
 
     if (unlikely(!hole))
-        return insert_in_chunk(w, level, slot, timeout, deadline);
+        return insert_in_chunk(w, level, slot, packed, deadline);
     if (!level_is_marked(level, slot))
         mark_occupied(w, level, slot);
-    bucket_insert_inline(bucket, hole, timeout, deadline, agenda_key(&w->wheel.agenda, deadline));
+    bucket_insert_inline(bucket, hole, packed, deadline);
     return hole;
 }
 
 /* What has chunks is marked, until they are gone. */
-static _Atomic uint64_t *insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline,
+static _Atomic uint64_t *insert(struct wheel *wheel, uint64_t packed, uint64_t deadline,
                                 uint64_t tick)
 {
     struct hierarchical *w = hierarchical(wheel);
@@ -87,8 +89,8 @@ static _Atomic uint64_t *insert(struct wheel *wheel, hwt_timeout *timeout, uint6
     struct chunk *chunk = bucket_room(bucket);
 
     if (unlikely(!chunk))
-        return insert_further(w, level, slot, timeout, deadline);
-    return bucket_insert_in(bucket, chunk, timeout, deadline, agenda_key(&wheel->agenda, deadline));
+        return insert_further(w, level, slot, packed, deadline);
+    return bucket_insert_in(bucket, chunk, packed, deadline);
 }
 
 /* ---- coming down ---- */
@@ -99,7 +101,8 @@ static void file_lower(struct hierarchical *w, const uint64_t *packed, unsigned 
 
     for (unsigned i = 0; i < count; i++)
         batch[i] = packed_timeout(packed[i]);
-    wheel_expect(&w->wheel, batch, count);
+    if (count > 1) /* a single one would be waited for at once */
+        wheel_expect(&w->wheel, batch, count);
     for (unsigned i = 0; i < count; i++)
         wheel_insert(&w->wheel, batch[i], timeout_deadline(batch[i]));
 }

@@ -277,18 +277,24 @@ static unsigned count_advances(void)
     return count;
 }
 
-/* Shown what a call that had returned made pending, if it still is; nothing twice. */
-static void visitor(hwt_timeout *timeout, void *arg)
+/*
+ * Shown what a call that had returned made pending, if it still is; nothing twice. What nobody has
+ * a handle to gets one, which is the caller's.
+ */
+static void visitor(hwt_timeout *timeout, void *caller)
 {
     struct life *life = hwt_timeout_arg(timeout);
 
-    (void)arg;
     trace_say("visits");
     SIM_CHECK(life->begun && !life->refused, "a timeout is shown that was not accepted");
     SIM_CHECK(life->shown++ == 0, "a timeout is shown twice");
     SIM_CHECK(!life->releases, "G16: a timeout is shown that was released");
     SIM_CHECK(!life->back, "a timeout is shown that was handed back");
     sim_plain_read(life->payload, 4);
+    if (!life->held && !life->submitter) {
+        life->timeout = hwt_timeout_ref(timeout);
+        life->held = (uint8_t)(1u << (uintptr_t)caller);
+    }
 }
 
 /* One at a time, so that what is shown is known. */
@@ -318,7 +324,7 @@ static void visit(void)
     }
     oracle_before_next(&before);
     call_begins(NULL, "visits, not", true);
-    shown = hwt_timer_visit(oracle.timer, visitor, NULL);
+    shown = hwt_timer_visit(oracle.timer, visitor, (void *)(uintptr_t)sim_current->index);
     call_ends(NULL);
     visiting = false;
     trace_say("shown: %lld", (long long)shown);

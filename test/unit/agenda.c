@@ -144,6 +144,7 @@ static hwt_timeout *make(struct play *p, uint64_t deadline)
 
     timeout->stamp = (++p->submissions ^ (test_random(&p->random) & p->shuffle)) << STAMP_LANE_BITS;
     timeout->place = PLACE_ADRIFT;
+    store_relaxed(&timeout->refs, 1 + (uint32_t)(p->submissions & 1)); /* every other one alone */
     store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
     return timeout;
 }
@@ -182,7 +183,8 @@ static void add_tick(struct play *p, size_t count, enum shape shape, bool sort_l
     for (size_t i = 0; i < count; i++) {
         uint64_t deadline = shaped(p, shape);
         hwt_timeout *timeout = make(p, deadline);
-        if (!bucket_insert(&p->due, &p->store, timeout, deadline, agenda_key(&p->agenda, deadline)))
+        uint64_t packed = packed_filed(timeout, agenda_key(&p->agenda, deadline));
+        if (!bucket_insert(&p->due, &p->store, packed, deadline))
             agenda_add(&p->agenda, timeout, deadline);
         if (sort_later)
             p->sorted[p->count++] = timeout;

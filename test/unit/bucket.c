@@ -85,12 +85,12 @@ static void rack_close(struct rack *r)
 
 static uint64_t packed_of(const struct rack *r, size_t i)
 {
-    return packed_make(&r->node[i], i);
+    return packed_of_key(&r->node[i], i);
 }
 
 static bool try_add_to(struct rack *r, struct bucket *bucket, size_t i)
 {
-    if (!bucket_insert(bucket, &r->store, &r->node[i], i, i))
+    if (!bucket_insert(bucket, &r->store, packed_of(r, i), i))
         return false;
     cr_assert(bucket_holds(&r->node[i]));
     cr_assert_eq(*slot_of_where(load_relaxed(&r->node[i].where)), packed_of(r, i));
@@ -297,7 +297,7 @@ Test(bucket, a_full_bound_stays)
     cr_assert_eq(bucket_at_most(&to), UINT32_MAX);
     while (pop_from(r, &to) >= 0)
         cr_assert(bucket_at_most(&to) == UINT32_MAX || !bucket_has_chunks(&to));
-    cr_assert(bucket_insert(&to, &r->store, &r->node[0], 0, 0));
+    cr_assert(bucket_insert(&to, &r->store, packed_of(r, 0), 0));
     cr_assert_eq(bucket_at_most(&to), 1, "empty, it starts anew");
     rack_close(r);
 }
@@ -324,7 +324,7 @@ Test(bucket, scan_beside_a_move)
     store_relaxed(&r->node[0].word, word_make(10, WORD_PENDING));
     store_relaxed(&r->node[1].word, word_make(5, WORD_PENDING));
     for (size_t i = 0; i < 2; i++)
-        cr_assert(bucket_insert(&r->bucket, &r->store, &r->node[i], 5, 0));
+        cr_assert(bucket_insert(&r->bucket, &r->store, packed_of_key(&r->node[i], 0), 5));
     atomic_store(&moving, true);
     cr_assert_eq(pthread_create(&thread, NULL, move_to_and_fro, &r->node[1]), 0);
     for (unsigned i = 0; i < 3000000; i++) {
@@ -820,6 +820,53 @@ Test(bucket, visit_keeps_what_it_shows)
     rack_close(r);
 }
 
+/* ---- alone ---- */
+
+static uint64_t slot_of(const hwt_timeout *timeout)
+{
+    return load_relaxed(slot_of_where(load_relaxed(&timeout->where)));
+}
+
+static void give_handle(void *context, const hwt_timeout *timeout)
+{
+    hwt_timeout *lucky = context;
+
+    if (timeout == lucky)
+        add_relaxed(&lucky->refs, 1);
+}
+
+/* S4: in its own slot and in a chunk; not if it has a handle, nor once a visitor gave it one. */
+Test(bucket, what_is_alone_is_marked)
+{
+    struct rack *r = rack_open();
+    struct sighting sighting = {NULL, 0, 0};
+    const size_t count = 40;
+
+    for (size_t i = 0; i < count; i++) {
+        store_relaxed(&r->node[i].refs, 1 + i % 2);
+        cr_assert(bucket_insert(&r->bucket, &r->store, packed_filed(&r->node[i], i), i));
+        cr_assert_eq((slot_of(&r->node[i]) & PACKED_ALONE) != 0, i % 2 == 0);
+        cr_assert_eq(packed_key_from(slot_of(&r->node[i]), 0), i);
+    }
+    for (size_t lucky = 0; lucky < count; lucky += 10)
+        bucket_visit(&r->bucket, give_handle, &r->node[lucky], &sighting);
+    for (size_t i = 0; i < count; i++) {
+        bool marked = (slot_of(&r->node[i]) & PACKED_ALONE) != 0;
+        cr_assert_eq(marked, i % 2 == 0 && i % 10 != 0, "%zu", i);
+        cr_assert(
+            slot_still_holds(slot_of_where(load_relaxed(&r->node[i].where)), slot_of(&r->node[i])));
+        if (!marked)
+            cr_assert(bucket_withdraw(&r->node[i]));
+    }
+    bucket_prefetch_arguments(&r->bucket);
+    for (size_t left = count / 2 - count / 10; left > 0; left--) {
+        const hwt_timeout *timeout = bucket_pop(&r->bucket, &r->store);
+        cr_assert(timeout && load_relaxed(&timeout->refs) == 1);
+    }
+    cr_assert(bucket_is_empty(&r->bucket));
+    rack_close(r);
+}
+
 /* ---- stale places ---- */
 
 /* What was taken out untouched still says where it was; nobody may believe it. */
@@ -869,7 +916,7 @@ Test(bucket, a_stale_place_in_the_head_of_a_chunk)
     chunk_give(&r->store, large);
     for (size_t i = COUNT_OF(slots); i < 5 * 200; i++) {
         r->node[i].stamp = (uint64_t)(uintptr_t)&r->node[(next++ / 5 + 1) % COUNT_OF(slots)];
-        cr_assert(bucket_insert(&bucket[i / 5], &r->store, &r->node[i], 0, 0));
+        cr_assert(bucket_insert(&bucket[i / 5], &r->store, packed_of(r, i), 0));
         for (size_t j = 0; j < COUNT_OF(slots); j++)
             cr_assert_not(bucket_holds(&r->node[j]) || bucket_withdraw(&r->node[j]));
     }
@@ -961,10 +1008,11 @@ Test(bucket, one_key)
             struct bucket bucket;
             memset(&bucket, 0, sizeof bucket);
             for (size_t n = 0; n < counts[i]; n++)
-                bucket_insert(&bucket, &r->store, &r->node[n], 0, n == odd ? 70 : 0x2abcde);
+                bucket_insert(&bucket, &r->store,
+                              packed_of_key(&r->node[n], n == odd ? 70 : 0xabcde), 0);
             cr_assert_eq(bucket_one_key(&bucket, &packed), odd == counts[i] || counts[i] == 1);
             if (odd == counts[i])
-                cr_assert_eq(packed_bits(packed), 0x2abcde);
+                cr_assert_eq(packed_bits(packed), 0xabcde);
             while (bucket_pop(&bucket, &r->store))
                 continue;
         }
@@ -1009,18 +1057,19 @@ Test(bucket, scan_touches_the_earliest_only)
     rack_close(r);
 }
 
-/* Keys are of 22 bits, and what was moved keeps its own. */
+/* Keys are of 21 bits, and what was moved keeps its own. */
 Test(bucket, scan_is_not_misled_by_a_key)
 {
     struct rack *r = rack_open();
-    const uint64_t deadline[] = {UINT64_C(9) << PACKED_BITS | 5, UINT64_C(8) << PACKED_BITS | 5,
-                                 UINT64_C(7) << PACKED_BITS | 6, UINT64_C(7) << PACKED_BITS | 7};
+    const uint64_t deadline[] = {UINT64_C(9) << KEY_BITS | 5, UINT64_C(8) << KEY_BITS | 5,
+                                 UINT64_C(7) << KEY_BITS | 6, UINT64_C(7) << KEY_BITS | 7};
 
     for (size_t i = 0; i < 4; i++) {
         store_relaxed(&r->node[i].word, word_make(deadline[i], WORD_PENDING));
-        cr_assert(bucket_insert(&r->bucket, &r->store, &r->node[i], deadline[i], deadline[i]));
+        cr_assert(bucket_insert(&r->bucket, &r->store, packed_of_key(&r->node[i], deadline[i]),
+                                deadline[i]));
     }
-    r->bucket.earliest = UINT64_C(7) << PACKED_BITS | 5; /* of one that was there */
+    r->bucket.earliest = UINT64_C(7) << KEY_BITS | 5; /* of one that was there */
     for (size_t i = 2; i < 6; i++) {
         struct sighting found = bucket_scan(&r->bucket, r->bucket.earliest);
         size_t wanted = i < 4 ? i : 5 - i; /* 2, 3, 1, 0 */
@@ -1039,7 +1088,7 @@ Test(bucket, insertion_without_memory_changes_nothing)
 
     fill(r, BUCKET_INLINE);
     memory_is_short = true;
-    cr_assert_not(bucket_insert(&r->bucket, &r->store, &r->node[MANY - 1], 0, 0));
+    cr_assert_not(bucket_insert(&r->bucket, &r->store, packed_of(r, MANY - 1), 0));
     cr_assert_null(bucket_put(&r->bucket, &r->store, packed_of(r, MANY - 1)));
     cr_assert_eq(r->node[MANY - 1].place, PLACE_UNMET);
     check(r);

@@ -132,6 +132,7 @@ static inline hwt_timeout *oracle_insert(struct oracle *o, uint64_t deadline)
 
     store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
     timeout->stamp = oracle_stamp(o);
+    store_relaxed(&timeout->refs, 1 + (uint32_t)(o->submissions & 1)); /* every other one alone */
     wheel_insert(o->wheel, timeout, deadline);
     oracle_list(o, timeout);
     return timeout;
