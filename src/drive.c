@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "ahead.h"
+#include "answer.h"
 #include "driver.h"
 #include "filing.h"
 #include "guard.h"
@@ -29,6 +30,51 @@ static int say_stopped(hwt_timer *timer)
     return -ESHUTDOWN;
 }
 
+/*
+ * The earliest deadline of all that has been taken in, and what the lanes say of the rest; by
+ * whoever drives, in a task too: then that one's next run counts. `promised`: before that, somebody
+ * was a guest, whose nudge may not be queued yet (C15).
+ */
+static uint64_t reckon(hwt_timer *timer, bool promised)
+{
+    struct worker *w = &timer->worker;
+    uint64_t earliest = min_u64(file_rearmed_earliest(timer), wheel_earliest_exact(w->wheel)), told;
+
+    earliest = min_u64(earliest, file_later_earliest(timer));
+    earliest = min_u64(earliest, run_next_of_current(timer));
+    /* afterwards: who had one in his hand meanwhile is a guest, or has put it down again */
+    if (unlikely(load_seq(&timer->guests) > 0))
+        promised = true;
+    told = lanes_told(&timer->lanes, true);
+    if (unlikely(promised || told == 0)) {
+        earliest = min_u64(earliest, load_relaxed(&w->next_deadline));
+        told = lanes_earliest(&timer->lanes);
+    }
+    earliest = min_u64(earliest, told);
+    file_set_bound(w, earliest);
+    return earliest;
+}
+
+/* Exactly; by whoever drives, in a task too. */
+static uint64_t look_ahead(hwt_timer *timer)
+{
+    bool promised = load_seq(&timer->guests) > 0;
+
+    intake(timer, DEADLINE_NEVER);
+    return reckon(timer, promised);
+}
+
+/* Who asks in turns with advancing is answered before he asks. */
+static void leave_answer(hwt_timer *timer)
+{
+    const struct worker *w = &timer->worker;
+
+    answer_want(&timer->answer, false);
+    if (!w->look.segment) /* its deadlines would not be covered */
+        answer_leave(&timer->answer, &w->wheel->witness,
+                     reckon(timer, load_seq(&timer->guests) > 0));
+}
+
 /* By the driver, who is none any more afterwards. */
 static int drive(hwt_timer *timer)
 {
@@ -43,6 +89,8 @@ static int drive(hwt_timer *timer)
     if (ran > 0)
         worker_was_woken(timer);
     ahead_look(timer);
+    if (load_relaxed(&timer->answer.wanted))
+        leave_answer(timer);
     return ran;
 }
 
@@ -109,22 +157,13 @@ static uint64_t estimate(const hwt_timer *timer)
     return earliest == UINT64_MAX || any_pending(timer) ? earliest : UINT64_MAX;
 }
 
-/* Exactly; by whoever drives, in a task too: then that one's next run counts. */
-static uint64_t look_ahead(hwt_timer *timer)
+/* By the driver, outside of tasks. Would the one before have answered, had it been left? */
+static uint64_t ask(hwt_timer *timer)
 {
-    struct worker *w = &timer->worker;
-    bool promised = load_seq(&timer->guests) > 0; /* a nudge that may not be queued yet (C15) */
-    uint64_t earliest;
+    uint64_t told = lanes_told(&timer->lanes, true), earliest = look_ahead(timer);
 
-    intake(timer, DEADLINE_NEVER);
-    earliest = min_u64(file_rearmed_earliest(timer), wheel_earliest_exact(w->wheel));
-    earliest = min_u64(earliest, file_later_earliest(timer));
-    earliest = min_u64(earliest, run_next_of_current(timer));
-    /* afterwards: who had one in his hand meanwhile is a guest, or has put it down again */
-    if (unlikely(promised || file_more_is_promised(timer)))
-        earliest = min_u64(earliest, load_relaxed(&w->next_deadline));
-    earliest = min_u64(earliest, lanes_earliest(&timer->lanes));
-    file_set_bound(w, earliest);
+    answer_leave(&timer->answer, &timer->worker.wheel->witness, earliest);
+    answer_want(&timer->answer, told > earliest);
     return earliest;
 }
 
@@ -134,11 +173,13 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
 
     if (!timer || !timer_is_ours_now(timer) || load_acquire(&timer->phase) >= PHASE_STOPPING)
         return UINT64_MAX;
-    if (drives_here(timer)) {
+    if (answer_read(timer, &earliest)) {
+        answer_want(&timer->answer, true);
+    } else if (drives_here(timer)) {
         earliest = look_ahead(timer);
     } else if (timer->drive == HWT_DRIVE_CALLER && looks(timer)) {
         if (load_acquire(&timer->phase) < PHASE_STOPPING) {
-            earliest = look_ahead(timer);
+            earliest = ask(timer);
             worker_arm(timer);
         }
         driver_end(timer);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "driver.h"
 
+#include "answer.h"
 #include "platform.h"
 
 bool driver_begin(hwt_timer *timer, enum driver as)
@@ -12,6 +13,7 @@ bool driver_begin(hwt_timer *timer, enum driver as)
             if (!cas_acq_rel(&timer->driver, &driver, (uint32_t)as)) /* acquire: driver_end */
                 continue;
             timer_act(timer);
+            answer_withdraw(&timer->answer);
             return true;
         }
         by = driver & ~(uint32_t)DRIVER_AWAITED;

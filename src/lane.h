@@ -210,6 +210,12 @@ rearmed_place *lane_show_rearmed(struct lane *lane, hwt_timeout *timeout);
  */
 typedef void lane_take(void *context, hwt_timeout **found, unsigned count);
 
+/* Any thread: has something been sent to the worker that he has not taken from there? */
+static inline bool lane_has_sent(const struct lane *lane)
+{
+    return ck_pr_load_ptr(&lane->notices.head) != NULL || ck_pr_load_ptr(&lane->spill.head) != NULL;
+}
+
 static inline bool lane_has_notices(const struct lane *lane)
 {
     return lane->mail || ck_pr_load_ptr(&lane->notices.head) != NULL;
@@ -245,6 +251,24 @@ static inline uint64_t lanes_earliest(const struct lanes *lanes)
 
     for (unsigned i = 0; (lane = lanes_next_used(lanes, &i)) != NULL;)
         earliest = min_u64(earliest, load_seq(&lane->earliest));
+    return earliest;
+}
+
+/*
+ * The same; 0: there is something else, mail or a moved deadline. Any thread, which does not know
+ * what the worker has taken from there and left for later; he does (`worker`).
+ */
+HOT uint64_t lanes_told(const struct lanes *lanes, bool worker)
+{
+    uint64_t earliest = UINT64_MAX;
+    const struct lane *lane;
+
+    for (unsigned i = 0; (lane = lanes_next_used(lanes, &i)) != NULL;) {
+        if (load_seq(&lane->moved) <= DEADLINE_NEVER || lane_has_sent(lane) ||
+            (worker && lane->mail))
+            return 0;
+        earliest = min_u64(earliest, load_seq(&lane->earliest));
+    }
     return earliest;
 }
 

@@ -140,6 +140,8 @@ static void init_shell(hwt_timer *timer)
     timer->has_attr = timer->has_thread = timer->introduced = timer->forsaken = false;
     pthread_mutex_init(&timer->mutex, NULL);
     store_relaxed(&timer->driver, DRIVER_NONE);
+    store_relaxed(&timer->answer.turn, load_relaxed(&timer->answer.turn) | 1);
+    store_relaxed(&timer->answer.wanted, false);
     pthread_cond_init(&timer->stopped, NULL);
 }
 

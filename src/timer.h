@@ -108,6 +108,15 @@ enum driver {
     DRIVER_AWAITED = 4, /* a flag */
 };
 
+/* HWT_DRIVE_CALLER: what comes next (answer.h). By who drives; others read it. */
+struct answer {
+    _Atomic uint64_t turn; /* odd: there is none */
+    _Atomic uint64_t deadline;
+    _Atomic(_Atomic uint64_t *) slot; /* of who has that deadline ... */
+    _Atomic uint64_t packed;          /* ... and what it holds */
+    _Atomic bool wanted;              /* a hint: somebody has asked since, and nothing had come */
+};
+
 struct hwt_timer {
     _Atomic uint32_t generation; /* fork_generation of the process that created it */
     _Atomic uint32_t phase;      /* enum phase; changed under `mutex` */
@@ -147,8 +156,9 @@ struct hwt_timer {
     struct visit *visits;   /* under `mutex`: calls that wait for the worker (visit.c) */
     _Atomic uint32_t asked; /* of the worker, between two passes: enum asked */
     bool has_thread;
-    bool introduced;          /* the worker's own: worker_start has returned */
-    _Atomic uint32_t driver;  /* enum driver; futex word */
+    bool introduced;         /* the worker's own: worker_start has returned */
+    _Atomic uint32_t driver; /* enum driver; futex word */
+    struct answer answer;
     _Atomic uint32_t guests;  /* handle calls that stop must wait for (handle.c) */
     _Atomic uint32_t still;   /* who moves a timeout earlier shall not take it out (visit.c) */
     _Atomic uint32_t rearmed; /* re-armed runs for which there is no place in a lane (run.c) */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What hwt_timer_next_deadline says (rule C15): estimate and look_ahead against take_bound,
- * lane_sweep, lane_restore_earliest, receive and worker_plan; lane_move, put_again, and
+ * What hwt_timer_next_deadline says (rules C15, C22): estimate, look_ahead and answer_read against
+ * take_bound, lane_sweep, lane_restore_earliest, receive and worker_plan; lane_move, put_again, and
  * lane_tell_moved against the nudges that it speaks of; a re-arm on an executor's thread and the
  * end of that run.
  *
@@ -10,7 +10,8 @@
  * nudge. A third runs another one on an executor and re-arms it, or moves the first one, mostly
  * later. The worker takes in what comes, leaves in the lanes what is not due soon, files it and
  * plans, over and over; nothing expires. Whoever asks may not be told a later deadline than that of
- * any call that had returned before: beside the worker, or as the worker, who looks ahead.
+ * any call that had returned before: beside the worker, or as the worker, who looks ahead, or by the
+ * answer that he has left.
  */
 #include "model.h"
 
@@ -47,6 +48,10 @@ enum {
     PLANS_WHILE_LOOKING,
     USED_BY_STORE,
     MOVES_NOT_USED,
+    ANSWER_KEPT,
+    ANSWER_SEEN_ONCE,
+    ANSWER_WITHOUT_LANES,
+    ANSWER_WITHOUT_NOTICES,
 };
 
 static const model_case mutants[] = {
@@ -82,6 +87,10 @@ static const model_case mutants[] = {
     {PLANS_WHILE_LOOKING, "plan raises the bound while a segment is being looked through early"},
     {USED_BY_STORE, "two lanes are used for the first time, which is told by a mere store"},
     {MOVES_NOT_USED, "a lane is used for the first time by a nudge, which is not told"},
+    {ANSWER_KEPT, "who drives leaves the last answer standing meanwhile"},
+    {ANSWER_SEEN_ONCE, "who reads an answer does not look whether it was withdrawn meanwhile"},
+    {ANSWER_WITHOUT_LANES, "an answer is read without a look at the lanes"},
+    {ANSWER_WITHOUT_NOTICES, "an answer is read without a look at notices and what was moved"},
 };
 
 /* The runner, or one who moves it later. */
@@ -106,6 +115,7 @@ enum corner {
     MOVED_LATER,
     LOOKED_AHEAD,
     LOOKED_EARLY,
+    ANSWERED,
     FIRST_USED,
     NOT_USED,
     CORNERS,
@@ -125,6 +135,7 @@ struct next : rl::test_suite<next, THREADS> {
     rl::atomic<unsigned> where, wheel; /* of the first one; the wheel's slot for it */
     rl::atomic<unsigned> guests, next_deadline;
     rl::atomic<unsigned> shown[LANES], rearmed; /* a place in each lane; runs that found none */
+    rl::atomic<unsigned> turn, answer, witness; /* odd: there is no answer */
     rl::atomic<unsigned> returned[THREADS];
     place at;
     /* the worker's own */
@@ -171,6 +182,9 @@ struct next : rl::test_suite<next, THREADS> {
         store_relaxed(guests, 0u);
         store_relaxed(rearmed, 0u);
         store_relaxed(next_deadline, bystander);
+        store_relaxed(turn, 1u);
+        store_relaxed(answer, 0u);
+        store_relaxed(witness, 0u);
         for (unsigned i = 0; i < THREADS; i++)
             store_relaxed(returned[i], 0u);
         at = UNMET;
@@ -789,13 +803,16 @@ struct next : rl::test_suite<next, THREADS> {
 
         for (unsigned passes = 2 + rl::rand(5); passes > 0; passes--) {
             unsigned horizon = horizons[rl::rand(4)];
+            withdraw_answer();
             if (rl::rand(4) == 0) {
-                look_ahead();
+                look_ahead(true);
             } else {
                 intake(horizon, rl::rand(2) ? horizon : horizons[rl::rand(4)]);
                 if (rl::rand(3) == 0)
                     look_early(horizons[rl::rand(4)], horizons[rl::rand(4)]);
                 plan();
+                if (rl::rand(2))
+                    look_ahead(false);
             }
         }
     }
@@ -813,27 +830,95 @@ struct next : rl::test_suite<next, THREADS> {
         return deadline;
     }
 
-    void look_ahead()
+    /* 0: something is told that is no deadline in a slot. */
+    unsigned lanes_told()
     {
-        unsigned told = known(), said = never;
+        unsigned deadline = never;
+
+        if (mutant == RAISED_ABOVE_LANES)
+            return never;
+        for (unsigned i = 0; i < LANES; i++) {
+            if (!is_used(i))
+                continue;
+            if (load_seq(moved[i]) < never || load_relaxed(notices[i]))
+                return 0;
+            deadline = least(deadline, load_seq(earliest[i]));
+        }
+        return deadline;
+    }
+
+    /* `takes`: all that is there. Otherwise after a pass, for the answer alone. */
+    void look_ahead(bool takes)
+    {
+        unsigned known_before = known(), said = never, told;
         bool promised = load_seq(guests) > 0;
 
         if (mutant == REARMED_SEEN_FIRST)
             said = rearmed_earliest();
-        intake(never - 1, never - 1);
+        if (takes)
+            intake(never - 1, never - 1);
         if (mutant != REARMED_SEEN_FIRST)
             said = rearmed_earliest();
         if (mutant != WHEEL_SEEN_LAST)
             said = least(said, wheel_next());
-        if (promised || (mutant == NOTICES_NOT_AHEAD ? load_seq(guests) > 0 : more_is_promised()))
+        if (mutant != RAISED_BESIDE_GUESTS && load_seq(guests) > 0)
+            promised = true;
+        told = lanes_told();
+        if (promised || (told == 0 && mutant != NOTICES_NOT_AHEAD))
             said = least(said, load_relaxed(next_deadline));
-        said = least(said, lanes_earliest());
+        if (promised || told == 0)
+            told = lanes_earliest();
+        said = least(said, told);
         if (mutant == WHEEL_SEEN_LAST)
             said = least(said, wheel_next());
-        RL_ASSERT(said <= told);
+        RL_ASSERT(!takes || said <= known_before);
         if (said < bystander)
             model_corner(LOOKED_AHEAD);
         set_bound(said);
+        leave_answer(said);
+    }
+
+    /* ---- answer.h ---- */
+
+    void withdraw_answer()
+    {
+        unsigned seen = load_relaxed(turn);
+
+        if (seen % 2 || mutant == ANSWER_KEPT)
+            return;
+        store_relaxed(turn, seen + 1);
+    }
+
+    /* Nobody else takes the other two out of the wheel here. */
+    void leave_answer(unsigned said)
+    {
+        unsigned seen = load_relaxed(turn);
+        bool first = said != bystander && said != filed[1];
+
+        if (seen % 2 == 0 || (first && (!load_acquire(wheel) || load_relaxed(word[0]) / 4 != said)))
+            return;
+        store_release(witness, (unsigned)first);
+        store_release(answer, said);
+        store_release(turn, seen + 1);
+    }
+
+    bool read_answer(unsigned &said)
+    {
+        unsigned seen = load_acquire(turn), told;
+
+        if (seen % 2)
+            return false;
+        said = load_acquire(answer);
+        if (load_acquire(witness) && (load_acquire(word[0]) / 4 != said || !load_acquire(wheel)))
+            return false;
+        told = mutant == ANSWER_WITHOUT_NOTICES ? lanes_earliest() : lanes_told();
+        if (mutant != ANSWER_WITHOUT_LANES && told < said)
+            return false;
+        if (mutant != ANSWER_SEEN_ONCE && load_relaxed(turn) != seen)
+            return false;
+        if (said < bystander)
+            model_corner(ANSWERED);
+        return true;
     }
 
     /* One look; the code takes another one. */
@@ -853,7 +938,9 @@ struct next : rl::test_suite<next, THREADS> {
     void ask()
     {
         for (unsigned times = 4; times > 0; times--) {
-            unsigned told = known(), said = estimate();
+            unsigned told = known(), said;
+            if (!read_answer(said))
+                said = estimate();
             RL_ASSERT(said <= told);
             if (said == told && told < bystander)
                 model_corner(SAID_EXACTLY);

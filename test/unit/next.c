@@ -102,6 +102,75 @@ WHEEL_TEST(next, after_the_earliest_is_gone)
     rig_close(&r);
 }
 
+static uint64_t turn(void)
+{
+    return load_relaxed(&r.timer->answer.turn);
+}
+
+/* C22: nobody drives to be told again; what others change is seen all the same. */
+WHEEL_TEST(next, asking_again_drives_nobody)
+{
+    hwt_timeout *first, *second;
+    uint64_t before;
+
+    cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1000)), 0);
+    first = submit_after(HWT_SEC(5));
+    second = submit_after(HWT_SEC(9));
+    cr_assert_eq(next(), HWT_SEC(1005));
+    before = turn();
+    for (unsigned i = 0; i < 10; i++)
+        cr_assert_eq(next(), HWT_SEC(1005));
+    hwt_timeout_unref(submit_after(HWT_SEC(7))); /* later: the answer stands */
+    cr_assert(hwt_timeout_reschedule(second, HWT_SEC(10)));
+    cr_assert_eq(next(), HWT_SEC(1005));
+    cr_assert_eq(turn(), before);
+    cr_assert(hwt_timeout_reschedule(second, HWT_SEC(4)));
+    cr_assert_eq(next(), HWT_SEC(1004));
+    cr_assert(hwt_timeout_cancel(second));
+    cr_assert_eq(next(), HWT_SEC(1005));
+    cr_assert(hwt_timeout_reschedule(first, HWT_SEC(8)));
+    cr_assert_eq(next(), HWT_SEC(1007));
+    submit(HWT_SEC(1));
+    cr_assert_eq(next(), HWT_SEC(1001));
+    cr_assert_gt(turn(), before);
+    hwt_timeout_unref(first);
+    hwt_timeout_unref(second);
+    rig_close(&r);
+}
+
+static void ask_and_advance(uint64_t second, bool answered, bool leaves)
+{
+    uint64_t before = turn();
+
+    cr_assert_eq(before % 2 == 0, answered);
+    cr_assert_eq(next(), HWT_SEC(1000 + second));
+    cr_assert_eq(turn() == before, answered);
+    cr_assert_eq(rig_advance_to(&r, HWT_SEC(1000 + second)), 1);
+    cr_assert_eq(turn() % 2 == 0, leaves);
+}
+
+/* Who asks in turns with advancing: the advance leaves the answer, unless much comes in between. */
+WHEEL_TEST(next, is_answered_by_the_advance_before)
+{
+    cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1000)), 0);
+    for (unsigned i = 1; i <= 20; i++)
+        submit(HWT_SEC(i));
+    ask_and_advance(1, false, false); /* all of them came */
+    ask_and_advance(2, false, true);
+    for (uint64_t i = 3; i < 10; i++)
+        ask_and_advance(i, true, true);
+    cr_assert_eq(rig_advance_to(&r, HWT_SEC(1010)), 1, "nobody has asked ...");
+    cr_assert_eq(turn() % 2, 1, "... so there is no answer");
+    ask_and_advance(11, false, true);
+    submit(HWT_MSEC(500));
+    cr_assert_eq(next(), HWT_MSEC(1011500));
+    cr_assert_eq(rig_advance_to(&r, HWT_MSEC(1011500)), 1);
+    cr_assert_eq(turn() % 2, 1, "this time it would not have been the answer");
+    ask_and_advance(12, false, true);
+    ask_and_advance(13, true, true);
+    rig_close(&r);
+}
+
 WHEEL_TEST(next, never_is_not_a_deadline)
 {
     cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
