@@ -92,22 +92,24 @@ HOT uint64_t level_earliest(struct hierarchical *w, struct level *level, uint64_
 
     while ((slot = first_occupied(w, level)) != UINT64_MAX) {
         struct bucket *bucket = level_bucket(level, slot);
+        uint64_t bound = bucket->earliest;
         struct sighting found;
-        if (bucket->earliest >= best)
+        if (bound >= best)
             return best;
         if (bucket_has_chunks(bucket) && !bucket_has_any(bucket, &w->wheel.store)) {
             level_mark_empty(level, slot);
             continue;
         }
         if (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO)
-            return bucket->earliest;
+            return bound;
         found = wheel_bucket_scan(&w->wheel, bucket);
         if (!found.slot)
             continue; /* they have just been withdrawn */
-        if (!file_anew_if_moved(w, level, slot)) {
-            if (who && bucket->earliest < best)
+        /* who still has the bound's deadline lies where that is due */
+        if (likely(found.deadline == bound) || !file_anew_if_moved(w, level, slot)) {
+            if (who && found.deadline < best)
                 *who = found;
-            return bucket->earliest;
+            return found.deadline;
         }
         *moved = true;
     }
