@@ -117,6 +117,23 @@ void file_timeout(hwt_timer *timer, hwt_timeout *timeout)
         wheel_insert(w->wheel, timeout, deadline);
 }
 
+void file_batch(hwt_timer *timer, const struct wheel_batch *batch)
+{
+    struct worker *w = &timer->worker;
+    uint64_t earliest = UINT64_MAX;
+
+    timer_check_acting(timer);
+    for (unsigned i = 0; i < batch->count; i++)
+        earliest = min_u64(earliest, batch->deadline[i]);
+    file_lower_bound(w, earliest);
+    if (likely(!w->reclaiming && earliest > w->pass_limit)) {
+        wheel_insert_batch(w->wheel, batch);
+        return;
+    }
+    for (unsigned i = 0; i < batch->count; i++)
+        file_timeout(timer, batch->timeout[i]);
+}
+
 void file_in_order(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;

@@ -13,6 +13,8 @@
  * next pass.
  */
 void file_timeout(hwt_timer *timer, hwt_timeout *timeout);
+/* The same for a batch, gathered from a lane. */
+void file_batch(hwt_timer *timer, const struct wheel_batch *batch);
 /* The same for one that was there before the pass: if due, it is run in this pass, in its turn. */
 void file_in_order(hwt_timer *timer, hwt_timeout *timeout);
 /* A pass begins: what waited for it goes into the wheel. */

@@ -13,24 +13,31 @@
 #define YIELDS     100   /* before a pause is a sleep ... */
 #define NAP_NS     50000 /* ... of so long */
 
-/* From a lane: the first time that the worker sees it. */
-static void meet(hwt_timer *timer, hwt_timeout *timeout)
+/* From a lane: the first time that the worker sees it. True: it is to be filed. */
+HOT bool meet(hwt_timer *timer, hwt_timeout *timeout)
 {
     if (unlikely(timeout->place == PLACE_NOTICED)) /* its notice overtook it (from the spill) */
         file_bury(timer, timeout);
     else if (likely(word_code(load_acquire(&timeout->word)) == WORD_PENDING))
-        file_timeout(timer, timeout);
+        return true;
     else
         file_adrift(timer, timeout);
+    return false;
 }
+
+static_assert(GROUP_SLOTS <= WHEEL_BATCH, "what is met together is filed together");
 
 static void meet_all(void *context, hwt_timeout **found, unsigned count)
 {
     hwt_timer *timer = context;
+    struct wheel_batch batch;
 
-    wheel_expect(timer->worker.wheel, found, count);
-    for (unsigned i = 0; i < count; i++)
-        meet(timer, found[i]);
+    batch.count = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (meet(timer, found[i]))
+            wheel_gather(timer->worker.wheel, &batch, found[i], timeout_deadline(found[i]));
+    }
+    file_batch(timer, &batch);
 }
 
 /* False: it was cancelled meanwhile. Its deadline is told first (C15). */
@@ -145,7 +152,8 @@ static void collect_spill(hwt_timer *timer, struct lane *lane)
 
     for (hwt_timeout *timeout = lane_take_spill(lane); timeout; timeout = next) {
         next = lane_next_spilled(timeout);
-        meet(timer, timeout);
+        if (meet(timer, timeout))
+            file_timeout(timer, timeout);
     }
 }
 

@@ -8,7 +8,6 @@
 
 #include "fellows.h"
 
-#define EXPECT_MOST   64
 #define SPARSE        BUCKET_INLINE /* timeouts in a slot that is worth splitting */
 #define RESERVE_SPARE 64            /* chunks for what is on its way between buckets */
 
@@ -104,36 +103,58 @@ static void pen_expire(struct wheel *wheel)
 
 /* ---- filing ---- */
 
-void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
+/* W1; W2 (a nudged one that comes down a level while `current` is ahead of `covered`) */
+HOT bool is_due(const struct wheel *wheel, uint64_t deadline, uint64_t tick)
 {
-    uint64_t tick = wheel_tick_of(wheel, deadline), packed;
-    _Atomic uint64_t *slot;
+    return deadline <= wheel->covered || tick < wheel->current;
+}
 
-    /* W1; W2 (a nudged one that comes down a level while `current` is ahead of `covered`) */
-    if (unlikely(deadline <= wheel->covered || tick < wheel->current)) {
-        agenda_add(&wheel->agenda, timeout, deadline);
-        return;
-    }
-    packed = wheel_pack(wheel, timeout, deadline);
-    slot = wheel->ops->insert(wheel, packed, deadline, tick);
+/* In its slot; or there was no memory for one. */
+HOT void note_filed(struct wheel *wheel, _Atomic uint64_t *slot, uint64_t packed, uint64_t deadline)
+{
     if (unlikely(!slot))
-        fellows_push(&wheel->pen, timeout, PLACE_LISTED);
+        fellows_push(&wheel->pen, packed_timeout(packed), PLACE_LISTED);
     else if (unlikely(wheel->witness.slot != NULL) && deadline < wheel->witness.deadline)
         wheel->witness = (struct sighting){slot, packed, deadline};
 }
 
-void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned count)
+void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
 {
-    const struct bucket *bucket[EXPECT_MOST];
+    uint64_t tick = wheel_tick_of(wheel, deadline), packed;
 
-    count = count < EXPECT_MOST ? count : EXPECT_MOST;
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t tick = wheel_tick_of(wheel, timeout_deadline(batch[i]));
-        bucket[i] = wheel->ops->bucket_of(wheel, max_u64(tick, wheel->current));
-        __builtin_prefetch(bucket[i], 1);
+    if (unlikely(is_due(wheel, deadline, tick))) {
+        agenda_add(&wheel->agenda, timeout, deadline);
+        return;
     }
-    for (unsigned i = 0; i < count; i++)
-        bucket_prefetch_last(bucket[i]);
+    packed = wheel_pack(wheel, timeout, deadline);
+    note_filed(wheel, wheel->ops->insert(wheel, packed, deadline, tick), packed, deadline);
+}
+
+/* Where its bucket is known. */
+HOT void insert_there(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout,
+                      uint64_t deadline, uint64_t tick)
+{
+    struct chunk *chunk = wheel->ops->fills_chunks ? bucket_room(bucket) : NULL;
+    uint64_t packed;
+
+    if (unlikely(is_due(wheel, deadline, tick))) {
+        agenda_add(&wheel->agenda, timeout, deadline);
+        return;
+    }
+    packed = wheel_pack(wheel, timeout, deadline);
+    note_filed(wheel,
+               likely(chunk != NULL) ? bucket_insert_in(bucket, chunk, packed, deadline)
+                                     : wheel->ops->insert(wheel, packed, deadline, tick),
+               packed, deadline);
+}
+
+void wheel_insert_batch(struct wheel *wheel, const struct wheel_batch *batch)
+{
+    for (unsigned i = 0; i < batch->count; i++)
+        bucket_prefetch_last(batch->bucket[i]);
+    for (unsigned i = 0; i < batch->count; i++)
+        insert_there(wheel, batch->bucket[i], batch->timeout[i], batch->deadline[i],
+                     batch->tick[i]);
 }
 
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, struct bucket *due)

@@ -31,6 +31,8 @@ struct wheel_ops {
                                 uint64_t tick);
     /* Where it would be filed. */
     struct bucket *(*bucket_of)(const struct wheel *wheel, uint64_t tick);
+    /* A bucket that has chunks may be filled without `insert`. */
+    bool fills_chunks;
     /*
      * Hands the next tick's bucket that is due by `limit` to wheel_cover, and goes on to the tick
      * after it. False: there is none, and `current` is the tick after `limit`.
@@ -73,6 +75,15 @@ struct wheel {
     struct sighting shown;   /* out of its slot, for a visitor */
 };
 
+/* What is to be filed together: what filing one touches is fetched while others are looked at. */
+#define WHEEL_BATCH 64
+struct wheel_batch {
+    unsigned count;
+    hwt_timeout *timeout[WHEEL_BATCH];
+    uint64_t deadline[WHEEL_BATCH], tick[WHEEL_BATCH];
+    struct bucket *bucket[WHEEL_BATCH];
+};
+
 /* 0, -ENOMEM, or -EINVAL for a kind that there is not. `slots`: a power of two, per level. */
 int wheel_create(struct wheel **wheel, hwt_wheel_kind kind, uint64_t tick_ns, uint32_t slots,
                  uint64_t now);
@@ -84,8 +95,8 @@ int wheel_reserve(struct wheel *wheel, size_t timeouts);
 
 /* Never fails: without memory it gets slower (the pen), but nothing is lost. */
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline);
-/* A hint: these will be filed next. Fetches the lines that filing them touches. */
-void wheel_expect(const struct wheel *wheel, hwt_timeout *const *batch, unsigned count);
+/* A batch is filed in the order in which it was gathered, each by the deadline that it had then. */
+void wheel_insert_batch(struct wheel *wheel, const struct wheel_batch *batch);
 /*
  * Takes out one that wheel_insert filed, nothing else took, and nobody can withdraw; PLACE_ADRIFT
  * afterwards. May take long for one whose time has come.
@@ -193,6 +204,21 @@ static inline uint64_t wheel_tick_of(const struct wheel *wheel, uint64_t deadlin
 static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
 {
     return tick * wheel->tick_ns;
+}
+
+HOT void wheel_gather(const struct wheel *wheel, struct wheel_batch *batch, hwt_timeout *timeout,
+                      uint64_t deadline)
+{
+    uint64_t tick = wheel_tick_of(wheel, deadline);
+    struct bucket *bucket = wheel->ops->bucket_of(wheel, max_u64(tick, wheel->current));
+    unsigned at = batch->count++;
+
+    hwt_assert(at < WHEEL_BATCH);
+    __builtin_prefetch(bucket, 1);
+    batch->timeout[at] = timeout;
+    batch->deadline[at] = deadline;
+    batch->tick[at] = tick;
+    batch->bucket[at] = bucket;
 }
 
 /* ---- for the kinds ---- */

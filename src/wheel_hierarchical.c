@@ -97,14 +97,14 @@ static _Atomic uint64_t *insert(struct wheel *wheel, uint64_t packed, uint64_t d
 
 static void file_lower(struct hierarchical *w, const uint64_t *packed, unsigned count)
 {
-    hwt_timeout *batch[BUCKET_BATCH];
+    struct wheel_batch batch;
 
-    for (unsigned i = 0; i < count; i++)
-        batch[i] = packed_timeout(packed[i]);
-    if (count > 1) /* a single one would be waited for at once */
-        wheel_expect(&w->wheel, batch, count);
-    for (unsigned i = 0; i < count; i++)
-        wheel_insert(&w->wheel, batch[i], timeout_deadline(batch[i]));
+    batch.count = 0;
+    for (unsigned i = 0; i < count; i++) {
+        hwt_timeout *timeout = packed_timeout(packed[i]);
+        wheel_gather(&w->wheel, &batch, timeout, timeout_deadline(timeout));
+    }
+    wheel_insert_batch(&w->wheel, &batch);
 }
 
 static void come_down(struct hierarchical *w, struct level *level, uint64_t slot, size_t most)
@@ -352,6 +352,7 @@ HIDDEN const struct wheel_ops wheel_hierarchical = {
     .destroy = destroy,
     .insert = insert,
     .bucket_of = bucket_of,
+    .fills_chunks = true,
     .expire = expire,
     .next_bucket = next_bucket,
     .take_current = take_current,
