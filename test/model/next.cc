@@ -10,8 +10,8 @@
  * nudge. A third runs another one on an executor and re-arms it, or moves the first one, mostly
  * later. The worker takes in what comes, leaves in the lanes what is not due soon, files it and
  * plans, over and over; nothing expires. Whoever asks may not be told a later deadline than that of
- * any call that had returned before: beside the worker, or as the worker, who looks ahead, or by the
- * answer that he has left.
+ * any call that had returned before: beside the worker, or as the worker, who looks ahead, or by
+ * the answer that he has left.
  */
 #include "model.h"
 
