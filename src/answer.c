@@ -17,11 +17,14 @@ HOT bool answer_stands(const struct answer *answer, uint64_t deadline)
 bool answer_read(const hwt_timer *timer, uint64_t *deadline)
 {
     const struct answer *answer = &timer->answer;
-    uint64_t turn = load_acquire(&answer->turn);
+    uint64_t turn = load_acquire(&answer->turn), told; /* pairs with answer_leave's last store */
 
     if (turn & 1)
         return false;
-    *deadline = load_acquire(&answer->deadline);
-    return answer_stands(answer, *deadline) && lanes_told(&timer->lanes, false) >= *deadline &&
-           load_relaxed(&answer->turn) == turn;
+    told = load_acquire(&answer->deadline);
+    if (!answer_stands(answer, told) || lanes_told(&timer->lanes, false) < told ||
+        load_relaxed(&answer->turn) != turn) /* after the lanes: pairs with answer_withdraw */
+        return false;
+    *deadline = told;
+    return true;
 }

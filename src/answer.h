@@ -11,7 +11,10 @@
 
 #include "timer.h"
 
-/* The driver, before anything else that he does. */
+/*
+ * The driver, before anything else that he does: whoever sees in a lane that he has taken something
+ * from there, by a compare-and-swap, sees this, too.
+ */
 static inline void answer_withdraw(struct answer *answer)
 {
     uint64_t turn = load_relaxed(&answer->turn);
@@ -20,7 +23,10 @@ static inline void answer_withdraw(struct answer *answer)
         store_relaxed(&answer->turn, turn + 1);
 }
 
-/* The driver, last of all: nothing is due earlier. It is left if it is the witness's. */
+/*
+ * The driver, last of all: nothing is due earlier. It is left if it is the witness's. All of it
+ * pairs with answer_read's loads.
+ */
 static inline void answer_leave(struct answer *answer, const struct sighting *witness,
                                 uint64_t earliest)
 {
@@ -35,7 +41,7 @@ static inline void answer_leave(struct answer *answer, const struct sighting *wi
     store_release(&answer->turn, turn + 1);
 }
 
-/* Any thread. False: there is no answer any more, ask as the driver. */
+/* Any thread. False: there is no answer any more, ask as the driver; *deadline is as it was. */
 bool answer_read(const hwt_timer *timer, uint64_t *deadline);
 
 /* Is the next one worth leaving? Any thread; a hint. */

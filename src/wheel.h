@@ -206,6 +206,7 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
     return tick * wheel->tick_ns;
 }
 
+/* Into a batch that has room; the line of its bucket is on its way from here on. */
 HOT void wheel_gather(const struct wheel *wheel, struct wheel_batch *batch, hwt_timeout *timeout,
                       uint64_t deadline)
 {

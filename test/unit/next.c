@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "answer.h"
 #include "support.h"
-#include "timer.h"
 
 #define TICK HWT_MSEC(1)
 
@@ -147,6 +147,25 @@ static void ask_and_advance(uint64_t second, bool answered, bool leaves)
     cr_assert_eq(turn() == before, answered);
     cr_assert_eq(rig_advance_to(&r, HWT_SEC(1000 + second)), 1);
     cr_assert_eq(turn() % 2 == 0, leaves);
+}
+
+/* What is no answer is not told either: beside stop, nobody else has anything to say then. */
+WHEEL_TEST(next, an_answer_that_does_not_stand_is_not_told)
+{
+    uint64_t told = UINT64_MAX;
+    hwt_timeout *first;
+
+    cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1000)), 0);
+    first = submit_after(HWT_SEC(5));
+    cr_assert_eq(next(), HWT_SEC(1005));
+    cr_assert(answer_read(r.timer, &told));
+    cr_assert_eq(told, HWT_SEC(1005));
+    cr_assert(hwt_timeout_cancel(first));
+    told = UINT64_MAX;
+    cr_assert_not(answer_read(r.timer, &told));
+    cr_assert_eq(told, UINT64_MAX);
+    hwt_timeout_unref(first);
+    rig_close(&r);
 }
 
 /* Who asks in turns with advancing: the advance leaves the answer, unless much comes in between. */
