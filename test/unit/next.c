@@ -339,6 +339,27 @@ WHEEL_TEST(next, in_a_task_with_others_due)
     }
 }
 
+static void submit_for_now_and_ask(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    cr_assert_eq(hwt_new_timeout(r.timer, count_task, arg, 0, NULL), 0);
+    cr_assert_leq(next(), hwt_timer_now(r.timer));
+}
+
+/* G11: to ask takes in what was submitted in a task, but it is run in a later pass. */
+WHEEL_TEST(next, in_a_task_takes_in_for_the_next_pass)
+{
+    atomic_uint ran = 0;
+
+    cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1000)), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, submit_for_now_and_ask, &ran, HWT_SEC(1), NULL), 0);
+    cr_assert_eq(rig_advance_by(&r, HWT_SEC(1)), 1);
+    cr_assert_eq(atomic_load(&ran), 0);
+    cr_assert_eq(rig_advance_by(&r, 0), 1);
+    cr_assert_eq(atomic_load(&ran), 1);
+    rig_close(&r);
+}
+
 /* ---- beside another thread ---- */
 
 static void *ask_once(void *said)
