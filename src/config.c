@@ -106,6 +106,7 @@ int config_apply(hwt_timer *timer, const hwt_config *config, uint32_t *slots)
     timer->drive = config->drive;
     timer->execute = config->execute;
     timer->executor = config->executor;
+    timer->runs_plainly = !timer->execute && !timer->max_pending && !timer->slow_task_ns;
     timer->log = config->log;
     timer->log_arg = config->log_arg;
     timer->worker_start = config->worker_start;

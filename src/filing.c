@@ -352,11 +352,15 @@ void file_noticed(hwt_timer *timer, hwt_timeout *timeout)
 
 void file_bury(hwt_timer *timer, hwt_timeout *timeout)
 {
+    if (timeout_drop(timeout))
+        file_free(timer, timeout);
+}
+
+void file_free(hwt_timer *timer, hwt_timeout *timeout)
+{
     unsigned lane = timeout_lane(timeout);
 
     timer_check_acting(timer);
-    if (!timeout_drop(timeout))
-        return;
     if (unlikely(timeout->flags & FLAG_EXTENDED) || lane >= timer->lanes.count) {
         timeout_free(timeout);
     } else { /* back to where it came from */

@@ -50,6 +50,8 @@ void file_nudged_later(hwt_timer *timer, hwt_timeout *timeout);
 void file_noticed(hwt_timer *timer, hwt_timeout *timeout);
 /* The runtime's share of it is over. */
 void file_bury(hwt_timer *timer, hwt_timeout *timeout);
+/* The same, and nobody else has one: its block is free. */
+void file_free(hwt_timer *timer, hwt_timeout *timeout);
 /*
  * What was buried goes back to the pool, where there are some of a lane; a few can wait: small
  * batches make the depot's next users wait for memory.

@@ -207,17 +207,6 @@ void pool_give_slowly(hwt_timeout *block)
 
 /* ---- past it: a worker's ---- */
 
-uint32_t pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block)
-{
-    block->link.next = batch->head ? &batch->head->link : NULL;
-    poison_mark_dead(block);
-    poison(block);
-    batch->head = block;
-    if (unlikely(++batch->count == POOL_BATCH))
-        pool_return_flush(batch, depot);
-    return batch->count;
-}
-
 void pool_return_flush(struct pool_return *batch, unsigned depot)
 {
     if (batch->head)

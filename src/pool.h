@@ -87,9 +87,18 @@ struct pool_return {
     hwt_timeout *head;
     uint32_t count;
 };
-/* How many the batch has then; 0: it was full, and has gone to the depot. */
-uint32_t pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block);
 void pool_return_flush(struct pool_return *batch, unsigned depot);
+/* How many the batch has then; 0: it was full, and has gone to the depot. */
+HOT uint32_t pool_return_add(struct pool_return *batch, unsigned depot, hwt_timeout *block)
+{
+    block->link.next = batch->head ? &batch->head->link : NULL;
+    poison_mark_dead(block);
+    poison(block);
+    batch->head = block;
+    if (unlikely(++batch->count == POOL_BATCH))
+        pool_return_flush(batch, depot);
+    return batch->count;
+}
 
 /*
  * A reservation: `count` timeouts of its owner can be pending without more memory being mapped.

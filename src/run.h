@@ -7,9 +7,6 @@
 
 #include "run_frames.h"
 
-/* The worker: reads the clock, always or if some milliseconds have passed since it last did. */
-void run_read_now(hwt_timer *timer);
-void run_refresh_now(hwt_timer *timer);
 /* The worker: runs or dispatches one that is due. True: its task was called or handed over. */
 bool run_due(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame);
 /* Inside a task, on the worker: when it runs again, as far as is known; UINT64_MAX: not at all. */

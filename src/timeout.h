@@ -254,6 +254,12 @@ static inline bool timeout_is_alone(const hwt_timeout *timeout)
     return load_acquire(&timeout->refs) == 1;
 }
 
+/* One run, no hook, no release. */
+static inline bool timeout_is_plain(const hwt_timeout *timeout)
+{
+    return !(timeout->flags & (FLAG_EXTENDED | FLAG_PERIODIC | FLAG_RELEASE));
+}
+
 /* word_change, by whoever keeps the runtime's share. */
 static inline bool word_change_by_keeper(hwt_timeout *timeout, uint64_t *word, uint64_t deadline,
                                          enum word_code code, bool alone)

@@ -140,6 +140,7 @@ struct hwt_timer {
     char thread_name[16]; /* what Linux takes */
     pthread_attr_t attr;
     bool has_attr;
+    bool runs_plainly; /* no executor, no limit of time or number: a run is its task, counted */
     struct lanes lanes;
 
     struct park park; /* shared, see park.h */

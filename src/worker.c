@@ -28,6 +28,24 @@ HOT bool must_leave(const hwt_timer *timer)
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
 }
 
+HOT void read_now(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+
+    w->now = timer_now(timer);
+    if (!timer->clock.now)
+        w->coarse = clock_coarse();
+    else if (unlikely(w->now < w->pass_limit)) /* it went back: what is due later waits */
+        w->pass_limit = w->now;
+}
+
+/* If milliseconds may have passed; or the clock is the caller's: it costs whatever it costs. */
+HOT void refresh_now(hwt_timer *timer)
+{
+    if (timer->clock.now || unlikely(clock_coarse() != timer->worker.coarse))
+        read_now(timer);
+}
+
 HOT hwt_timeout *next_due(hwt_timer *timer, bool exact)
 {
     return wheel_take_due(timer->worker.wheel, timer->worker.pass_limit, exact);
@@ -45,7 +63,7 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int 
 
     if (!timeout)
         return false;
-    run_read_now(timer);
+    read_now(timer);
     wheel_prefetch_due(wheel, 0, 2 * FETCH_AT_ONCE);
     for (unsigned i = 1;; i++) {
         if (i % FETCH_AT_ONCE == 0)
@@ -58,7 +76,7 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int 
         timeout = next_due(timer, exact);
         if (!timeout)
             return false;
-        run_refresh_now(timer);
+        refresh_now(timer);
     }
 }
 
