@@ -15,15 +15,24 @@ uint64_t lead_period(uint64_t most)
     return most / 16;
 }
 
-/* Slots that were filled once may be empty now: by samples. */
-static uint64_t measure(const hwt_timer *timer)
+/* No deadline is told of it, nor is it just being looked through (intake.c): it is empty. */
+static bool has_nothing(const struct segment *segment, uint64_t now)
+{
+    return load_relaxed(&segment->earliest) >= DEADLINE_NEVER && segment->swept != now;
+}
+
+/*
+ * Slots that were filled once may be empty now: by samples, each in a page of its own, which nobody
+ * may have touched for long.
+ */
+static uint64_t measure(const hwt_timer *timer, uint64_t now)
 {
     uint64_t taken = 0;
 
     for (unsigned i = 0; i < timer->lanes.count; i++) {
         const struct segment *first = timer->lanes.lane[i].first, *segment = first;
         do {
-            if (segment->far)
+            if (segment->far && !has_nothing(segment, now))
                 taken += segment_sample(segment);
             segment = segment_next(segment);
         } while (segment != first);
@@ -37,7 +46,7 @@ uint64_t lead_time(hwt_timer *timer, uint64_t now)
     uint64_t most = lead_at_most(timer);
 
     if (most > 0 && (now >= lead->measured + lead_period(lead->most) || most >= 2 * lead->most)) {
-        lead->time = measure(timer);
+        lead->time = measure(timer, now);
         lead->measured = now;
         lead->most = most;
     }

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "lead.h"
 #include "support.h"
 #include "timer.h"
 
@@ -292,6 +293,36 @@ Test(ahead, a_crowded_slot_comes_down_pass_by_pass)
     cr_assert_geq(passes, CROWD / 2048);
     cr_assert_eq(rig_advance_to(&r, first), CROWD);
     rig_close(&r);
+}
+
+static void forget_deadlines(hwt_timer *timer)
+{
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        struct segment *first = timer->lanes.lane[i].first, *segment = first;
+        do {
+            store_seq(&segment->earliest, UINT64_MAX);
+            segment = segment_next(segment);
+        } while (segment != first);
+    }
+}
+
+/* What has been taken in is not sampled: its pages may not have been touched for long. */
+Test(ahead, only_where_a_deadline_is_told_is_measured)
+{
+    hwt_timer *timer;
+    hwt_config config;
+    uint64_t now;
+
+    hwt_config_init(&config);
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    now = hwt_timer_now(timer);
+    for (unsigned i = 0; i < CROWD; i++)
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), NULL), 0);
+    timer_act(timer);
+    cr_assert_gt(lead_time(timer, now), 0);
+    forget_deadlines(timer);
+    cr_assert_eq(lead_time(timer, now + HWT_SEC(1)), 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
 /* What is far away is told again as time goes by, and again when a clock has gone back. */
