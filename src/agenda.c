@@ -331,9 +331,9 @@ static void take_few_into_front(struct agenda *agenda, struct bucket *bucket)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        uint64_t packed = slot_empty(&bucket->slot[i]);
-        if (packed)
+    for (unsigned filled = bucket_inline_filled(bucket); filled;) {
+        uint64_t packed = slot_empty(&bucket->slot[take_lowest_bit(&filled)]);
+        if (likely(packed != 0))
             entry_enter(agenda->front, count++, entry_of(packed_timeout(packed)));
     }
     agenda->lo = 0;

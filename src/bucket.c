@@ -53,13 +53,14 @@ _Atomic uint64_t *bucket_put_further(struct bucket *bucket, struct chunk_store *
 _Atomic uint64_t *bucket_insert_further(struct bucket *bucket, struct chunk_store *store,
                                         uint64_t packed, uint64_t deadline)
 {
-    bool empty = bucket_is_empty(bucket);
-    _Atomic uint64_t *slot = bucket_put_further(bucket, store, packed);
+    unsigned filled = bucket_has_chunks(bucket) ? BUCKET_INLINE_ALL : bucket_inline_filled(bucket);
+    _Atomic uint64_t *slot;
 
-    if (unlikely(!slot))
-        return NULL;
-    if (empty || deadline < bucket->earliest)
-        bucket->earliest = deadline;
+    if (filled != BUCKET_INLINE_ALL)
+        return bucket_insert_inline(bucket, filled, packed, deadline);
+    slot = bucket_put_further(bucket, store, packed);
+    if (likely(slot != NULL))
+        bucket->earliest = min_u64(bucket->earliest, deadline);
     return slot;
 }
 
@@ -88,7 +89,7 @@ static unsigned take_from_chunk(struct chunk_store *store, struct chunk *chunk, 
         count += out[count] != 0;
     }
     live = (uint32_t)min_u64(ring_live(&chunk->ring) - count, used);
-    ring_set(&chunk->ring, live, used, ring_room(&chunk->ring));
+    ring_set_filled(&chunk->ring, live, used);
     if (live == 0)
         chunk_unlink(store, chunk);
     return count;

@@ -25,7 +25,8 @@
  *      while its timeout lies in a bucket: there is no mark in that one.
  *
  * So a slot may become a hole at any moment, and what the worker counts are upper bounds: filled,
- * and not emptied by him. Chunks stay filled in proportion all the same (B1 to B3), as far as he
+ * and not emptied by him. (In a chunk whose timeouts all have the mark, one that is not `shared`,
+ * they are exact.) Chunks stay filled in proportion all the same (B1 to B3), as far as he
  * knows: when he takes something out, and when he looks through the chunks in use, a few at a time,
  * before one is taken that was never used. When he has looked at all of them, n timeouts need no
  * more than 4 n / 15 small chunks, or large ones of the same size, wherever they lie and whatever
@@ -45,7 +46,8 @@
 #include "chunk.h"
 #include "timeout.h"
 
-#define BUCKET_INLINE 4
+#define BUCKET_INLINE     4
+#define BUCKET_INLINE_ALL ((1u << BUCKET_INLINE) - 1)
 
 struct bucket {
     alignas(CACHE_LINE) struct ring ring;
@@ -96,14 +98,31 @@ static inline unsigned bucket_inline_live(const struct bucket *bucket)
     return live;
 }
 
+/* Which of its own slots hold something, as it stands: a bit for each. No branch foresees it. */
+HOT unsigned bucket_inline_filled(const struct bucket *bucket)
+{
+    static_assert(BUCKET_INLINE == 4, "all of them");
+    return (unsigned)(load_acquire(&bucket->slot[0]) != 0) |
+           (unsigned)(load_acquire(&bucket->slot[1]) != 0) << 1 |
+           (unsigned)(load_acquire(&bucket->slot[2]) != 0) << 2 |
+           (unsigned)(load_acquire(&bucket->slot[3]) != 0) << 3;
+}
+
+/* Of such bits the first, which is taken off. */
+static inline unsigned take_lowest_bit(unsigned *bits)
+{
+    unsigned lowest = (unsigned)__builtin_ctz(*bits);
+
+    *bits &= *bits - 1;
+    return lowest;
+}
+
 /* A slot of the bucket itself that is empty, and stays so until the worker fills it; NULL: none. */
 static inline _Atomic uint64_t *bucket_inline_hole(struct bucket *bucket)
 {
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        if (!load_acquire(&bucket->slot[i]))
-            return &bucket->slot[i];
-    }
-    return NULL;
+    unsigned holes = bucket_inline_filled(bucket) ^ BUCKET_INLINE_ALL;
+
+    return holes ? &bucket->slot[__builtin_ctz(holes)] : NULL;
 }
 
 /*
@@ -158,6 +177,12 @@ static inline _Atomic uint64_t *slot_of_where(uint64_t where)
 static inline uint64_t packed_filed(const hwt_timeout *timeout, uint64_t key)
 {
     return packed_of_key(timeout, key) | (timeout_is_alone(timeout) ? PACKED_ALONE : 0);
+}
+
+/* What the chunk that it is filled into becomes by it: RING_SHARED, or nothing. */
+static inline uint64_t packed_shared(uint64_t packed)
+{
+    return packed & PACKED_ALONE ? 0 : RING_SHARED;
 }
 
 /* S1. From here on the timeout may be gone at any moment. */
@@ -218,68 +243,77 @@ static inline enum timeout_place bucket_place_in(const struct chunk *chunk)
     return chunk_is_large(chunk) ? PLACE_LARGE : PLACE_SMALL;
 }
 
-/* Where the next one goes, if a bucket's last chunk has room for it; NULL: it has none. */
-HOT struct chunk *bucket_room(const struct bucket *bucket)
+/* Of a timeout that is in a slot of one. */
+static inline struct chunk *bucket_chunk_of(const hwt_timeout *timeout,
+                                            const _Atomic uint64_t *slot)
 {
-    struct ring *last = ring_prev(&bucket->ring);
-    return likely(last && ring_has_room(last)) ? chunk_of(last) : NULL;
-}
+    uintptr_t size = timeout->place == PLACE_LARGE ? CHUNK_LARGE_SIZE : CHUNK_SMALL_SIZE;
 
-/* Into that chunk. */
-HOT _Atomic uint64_t *bucket_append(struct bucket *bucket, struct chunk *chunk, uint64_t packed)
-{
-    uint64_t fill = load_relaxed(&chunk->ring.fill);
-    _Atomic uint64_t *slot = &chunk->slot[fill_used(fill)];
-
-    store_relaxed(&chunk->ring.fill, fill + RING_ONE_MORE);
-    bucket_count_in(bucket);
-    chunk_lower_least(chunk, packed_timeout(packed)->stamp);
-    slot_fill(slot, packed, bucket_place_in(chunk));
-    return slot;
+    return (struct chunk *)((uintptr_t)slot & ~(size - 1));
 }
 
 /*
- * Fills a slot with a packed timeout. It is not to be touched any more. The slot; NULL: no memory
- * for a chunk, nothing happened.
+ * Fills a slot at the end of a bucket's last chunk with a packed timeout, which is not to be
+ * touched any more. The slot; NULL: there is no chunk with room, and nothing happened.
  */
+HOT _Atomic uint64_t *bucket_append(struct bucket *bucket, uint64_t packed)
+{
+    struct ring *last = ring_prev(&bucket->ring);
+    uint64_t fill = likely(last != NULL) ? load_relaxed(&last->fill) : 0;
+    _Atomic uint64_t *slot;
+    struct chunk *chunk;
+
+    if (unlikely(fill_used(fill) >= fill_room(fill)))
+        return NULL;
+    chunk = chunk_of(last);
+    slot = &chunk->slot[fill_used(fill)];
+    store_relaxed(&last->fill, (fill + RING_ONE_MORE) | packed_shared(packed));
+    bucket_count_in(bucket);
+    chunk_lower_least(chunk, packed_timeout(packed)->stamp);
+    slot_fill(slot, packed, fill_room(fill) == CHUNK_LARGE_ROOM ? PLACE_LARGE : PLACE_SMALL);
+    return slot;
+}
+/* The same, and lowers the bucket's bound. */
+HOT _Atomic uint64_t *bucket_insert_last(struct bucket *bucket, uint64_t packed, uint64_t deadline)
+{
+    _Atomic uint64_t *slot = bucket_append(bucket, packed);
+
+    if (likely(slot != NULL))
+        bucket->earliest = min_u64(bucket->earliest, deadline); /* no branch to foresee */
+    return slot;
+}
+
+/* Wherever there is room, or in a new chunk. NULL: no memory for one, nothing happened. */
 _Atomic uint64_t *bucket_put_further(struct bucket *bucket, struct chunk_store *store,
                                      uint64_t packed);
 static inline _Atomic uint64_t *bucket_put(struct bucket *bucket, struct chunk_store *store,
                                            uint64_t packed)
 {
-    struct chunk *chunk = bucket_room(bucket);
+    _Atomic uint64_t *slot = bucket_append(bucket, packed);
 
-    return likely(chunk != NULL) ? bucket_append(bucket, chunk, packed)
-                                 : bucket_put_further(bucket, store, packed);
+    return likely(slot != NULL) ? slot : bucket_put_further(bucket, store, packed);
 }
 /* The same, and lowers the bucket's bound. */
 _Atomic uint64_t *bucket_insert_further(struct bucket *bucket, struct chunk_store *store,
                                         uint64_t packed, uint64_t deadline);
-/* ... into that chunk of it, which has room. */
-HOT _Atomic uint64_t *bucket_insert_in(struct bucket *bucket, struct chunk *chunk, uint64_t packed,
-                                       uint64_t deadline)
-{
-    if (deadline < bucket->earliest)
-        bucket->earliest = deadline;
-    return bucket_append(bucket, chunk, packed);
-}
 HOT _Atomic uint64_t *bucket_insert(struct bucket *bucket, struct chunk_store *store,
                                     uint64_t packed, uint64_t deadline)
 {
-    struct chunk *chunk = bucket_room(bucket);
+    _Atomic uint64_t *slot = bucket_insert_last(bucket, packed, deadline);
 
-    if (unlikely(!chunk))
-        return bucket_insert_further(bucket, store, packed, deadline);
-    return bucket_insert_in(bucket, chunk, packed, deadline);
+    return likely(slot != NULL) ? slot : bucket_insert_further(bucket, store, packed, deadline);
 }
 
-/* Into a slot of its own that is empty; it has no chunks. */
-HOT void bucket_insert_inline(struct bucket *bucket, _Atomic uint64_t *hole, uint64_t packed,
-                              uint64_t deadline)
+/* Into a slot of its own, of which these are filled, not all; it has no chunks. */
+HOT _Atomic uint64_t *bucket_insert_inline(struct bucket *bucket, unsigned filled, uint64_t packed,
+                                           uint64_t deadline)
 {
-    if (deadline < bucket->earliest || !bucket_inline_any(bucket))
+    _Atomic uint64_t *hole = &bucket->slot[__builtin_ctz(~filled)];
+
+    if (deadline < bucket->earliest || !filled)
         bucket->earliest = deadline;
     slot_fill(hole, packed, PLACE_INLINE);
+    return hole;
 }
 
 /* ---- taking out (bucket.c) ---- */
@@ -365,11 +399,13 @@ void bucket_visit(struct bucket *bucket, bucket_see *see, void *context, struct 
 /* If one is being shown. */
 void bucket_end_show(struct sighting *shown);
 
-/* Fetches the line where the next one would be appended. */
+/* Fetches the line where the next one would be appended. To fetch from nowhere takes long. */
 HOT void bucket_prefetch_last(const struct bucket *bucket)
 {
-    if (bucket_has_chunks(bucket))
-        __builtin_prefetch(ring_prev(&bucket->ring), 1);
+    const struct ring *last = ring_prev(&bucket->ring);
+
+    if (last)
+        __builtin_prefetch(last, 1);
 }
 
 /* Fetches the chunk from which bucket_take will take next. */

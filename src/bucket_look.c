@@ -47,13 +47,15 @@ void bucket_prefetch_timeouts(const struct bucket *bucket)
         const struct chunk *chunk = container_of(ring, const struct chunk, ring);
         most -= prefetch_slots(chunk->slot, ring_used(ring), most);
     }
-    prefetch_slots(bucket->slot, BUCKET_INLINE, most);
+    for (unsigned filled = most > 0 ? bucket_inline_filled(bucket) : 0; filled;)
+        __builtin_prefetch(packed_timeout(load_relaxed(&bucket->slot[take_lowest_bit(&filled)])),
+                           1);
 }
 
 void bucket_prefetch_arguments(struct bucket *bucket)
 {
-    for (unsigned i = 0; i < BUCKET_INLINE; i++) {
-        _Atomic uint64_t *slot = &bucket->slot[i];
+    for (unsigned filled = bucket_inline_filled(bucket); filled;) {
+        _Atomic uint64_t *slot = &bucket->slot[take_lowest_bit(&filled)];
         uint64_t packed = load_acquire(slot);
         if (likely(packed & PACKED_ALONE)) { /* S4: it cannot go meanwhile */
             __builtin_prefetch(packed_timeout(packed)->arg, 1);
@@ -94,12 +96,25 @@ static void scan_slots(struct sighting *best, _Atomic uint64_t *slot, unsigned c
     }
 }
 
+/* Without chunks they are so few that all are looked at, or fewer: their lines are on their way. */
+static struct sighting scan_few(struct bucket *bucket)
+{
+    struct sighting best = {NULL, 0, UINT64_MAX};
+
+    for (unsigned filled = bucket_inline_filled(bucket); filled;)
+        scan_slots(&best, &bucket->slot[take_lowest_bit(&filled)], 1, bucket->earliest);
+    bucket->earliest = best.deadline;
+    return best;
+}
+
 struct sighting bucket_scan(struct bucket *bucket, uint64_t key)
 {
     struct sighting best = {NULL, 0, UINT64_MAX};
     uint64_t bound = bucket->earliest;
     struct chunk *chunk;
 
+    if (!bucket_has_chunks(bucket))
+        return scan_few(bucket);
     scan_for_key(&best, bucket->slot, BUCKET_INLINE, key, bound);
     for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk))
         scan_for_key(&best, chunk->slot, ring_used(&chunk->ring), key, bound);
@@ -134,12 +149,17 @@ void bucket_look_through(struct bucket *bucket, bucket_look *look, void *context
 void bucket_end_show(struct sighting *shown)
 {
     _Atomic uint64_t *slot = shown->slot;
+    const hwt_timeout *timeout;
 
     if (!slot)
         return;
     shown->slot = NULL;
-    if (!timeout_is_alone(packed_timeout(shown->packed))) /* it has been given a handle (S4) */
+    timeout = packed_timeout(shown->packed);
+    if (shown->packed & PACKED_ALONE && !timeout_is_alone(timeout)) { /* it has a handle now (S4) */
         shown->packed &= ~PACKED_ALONE;
+        if (timeout->place != PLACE_INLINE)
+            ring_share(&bucket_chunk_of(timeout, slot)->ring);
+    }
     store_release(slot, shown->packed);
 }
 
@@ -167,7 +187,7 @@ void bucket_visit(struct bucket *bucket, bucket_see *see, void *context, struct 
 
 /* ---- validator ---- */
 
-static size_t check_slots(_Atomic uint64_t *slot, unsigned count)
+static size_t check_slots(_Atomic uint64_t *slot, unsigned count, bool shared)
 {
     size_t live = 0;
 
@@ -177,7 +197,8 @@ static size_t check_slots(_Atomic uint64_t *slot, unsigned count)
         if (!packed || !slot_still_holds(&slot[i], packed))
             continue;
         hwt_assert(where == where_of_slot(&slot[i]));
-        (void)where;
+        hwt_assert(shared || packed & PACKED_ALONE);
+        (void)where, (void)shared;
         live++;
     }
     return live;
@@ -185,14 +206,16 @@ static size_t check_slots(_Atomic uint64_t *slot, unsigned count)
 
 size_t bucket_check(struct bucket *bucket)
 {
-    size_t at_most = bucket_at_most(bucket), total = check_slots(bucket->slot, BUCKET_INLINE);
+    size_t at_most = bucket_at_most(bucket), total = check_slots(bucket->slot, BUCKET_INLINE, true);
     struct chunk *chunk;
 
     for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk)) {
         const struct ring *ring = &chunk->ring;
-        size_t live = check_slots(chunk->slot, ring_used(ring));
+        bool shared = ring_is_shared(ring);
+        size_t live = check_slots(chunk->slot, ring_used(ring), shared);
         hwt_assert(ring_is_chunk(ring) && ring_used(ring) <= ring_room(ring));
         hwt_assert(live <= ring_live(ring) && ring_live(ring) <= ring_used(ring));
+        hwt_assert(shared || live == ring_live(ring));
         hwt_assert(ring_prev(ring_next(ring)) == ring && ring_next(ring_prev(ring)) == ring);
         total += live;
     }

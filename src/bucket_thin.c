@@ -22,12 +22,6 @@ static struct bucket *bucket_of(struct ring *ring)
 
 /* ---- removal ---- */
 
-static struct chunk *chunk_holding(const hwt_timeout *timeout, const _Atomic uint64_t *slot)
-{
-    uintptr_t size = timeout->place == PLACE_LARGE ? CHUNK_LARGE_SIZE : CHUNK_SMALL_SIZE;
-    return (struct chunk *)((uintptr_t)slot & ~(size - 1));
-}
-
 static void count_in_chunk(struct chunk *chunk, uint32_t live)
 {
     ring_set_live(&chunk->ring, live);
@@ -51,6 +45,8 @@ static void pour(struct chunk *from, struct chunk *into, unsigned count)
     unsigned used = ring_used(&from->ring), hole = 0, poured = 0;
 
     chunk_lower_least(into, chunk_least(from));
+    if (ring_is_shared(&from->ring))
+        ring_share(&into->ring);
     for (unsigned i = 0; i < used && poured < count; i++) {
         uint64_t packed = slot_empty(&from->slot[i]);
         if (!packed)
@@ -182,7 +178,7 @@ void bucket_remove(struct chunk_store *store, hwt_timeout *timeout)
         if (unlikely(bucket_has_chunks(bucket)))
             thin_out(store, bucket_first_chunk(bucket));
     } else {
-        chunk = chunk_holding(timeout, slot);
+        chunk = bucket_chunk_of(timeout, slot);
         count_in_chunk(chunk, ring_live(&chunk->ring) - 1);
         thin_out(store, chunk);
     }
@@ -206,7 +202,8 @@ static unsigned count_live(const _Atomic uint64_t *slot, unsigned count)
  */
 static void look_through(struct chunk_store *store, struct chunk *chunk)
 {
-    unsigned live = count_live(chunk->slot, ring_used(&chunk->ring));
+    unsigned live = ring_is_shared(&chunk->ring) ? count_live(chunk->slot, ring_used(&chunk->ring))
+                                                 : ring_live(&chunk->ring);
     unsigned few = chunk_is_large(chunk) ? FEW_IN_LARGE - 1 : BUCKET_INLINE;
 
     if (live == ring_live(&chunk->ring) && live > few)

@@ -41,6 +41,7 @@ struct chunk {
 
 #define CHUNK_SMALL_ROOM ((CHUNK_SMALL_SIZE - sizeof(struct chunk)) / sizeof(uint64_t))
 #define CHUNK_LARGE_ROOM ((CHUNK_LARGE_SIZE - sizeof(struct chunk)) / sizeof(uint64_t))
+static_assert(CHUNK_LARGE_ROOM < 64, "six bits of `fill` count the slots that were filled");
 
 struct chunk_store {
     struct ring *large, *small; /* free ones, by `next`; small ones never used come last */
@@ -60,7 +61,9 @@ struct chunk_store {
 #define RING_ROOM_SHIFT 56
 #define RING_USED_UNIT  (UINT64_C(1) << RING_USED_SHIFT)
 #define RING_ROOM_UNIT  (UINT64_C(1) << RING_ROOM_SHIFT)
+#define RING_USED_MASK  0x3f
 #define RING_ONE_MORE   (RING_USED_UNIT + 1)
+#define RING_SHARED     (UINT64_C(1) << 55) /* a chunk: others may empty a slot of it */
 #define RING_LIVE_MASK  (RING_USED_UNIT - 1)
 
 static inline struct ring *ring_next(const struct ring *ring)
@@ -88,7 +91,7 @@ static inline uint32_t ring_live(const struct ring *ring)
 /* A chunk: slots ever filled. */
 static inline unsigned fill_used(uint64_t fill)
 {
-    return (uint8_t)(fill >> RING_USED_SHIFT);
+    return (unsigned)(fill >> RING_USED_SHIFT) & RING_USED_MASK;
 }
 
 static inline unsigned ring_used(const struct ring *ring)
@@ -112,9 +115,28 @@ static inline void ring_set(struct ring *ring, uint64_t live, uint64_t used, uin
     store_relaxed(&ring->fill, live + used * RING_USED_UNIT + room * RING_ROOM_UNIT);
 }
 
+/* The room stays, and whether it is shared. */
+static inline void ring_set_filled(struct ring *ring, uint64_t live, uint64_t used)
+{
+    uint64_t rest = load_relaxed(&ring->fill) & ~(RING_LIVE_MASK | RING_USED_MASK * RING_USED_UNIT);
+
+    store_relaxed(&ring->fill, rest + live + used * RING_USED_UNIT);
+}
+
 static inline void ring_set_live(struct ring *ring, uint64_t live)
 {
     store_relaxed(&ring->fill, (load_relaxed(&ring->fill) & ~RING_LIVE_MASK) | live);
+}
+
+/* False: only the worker makes holes in this chunk, so that ring_live is exact. */
+static inline bool ring_is_shared(const struct ring *ring)
+{
+    return load_relaxed(&ring->fill) & RING_SHARED;
+}
+
+static inline void ring_share(struct ring *ring)
+{
+    store_relaxed(&ring->fill, load_relaxed(&ring->fill) | RING_SHARED);
 }
 
 static inline bool ring_is_chunk(const struct ring *ring)
@@ -158,8 +180,7 @@ static inline uint64_t chunk_least(const struct chunk *chunk)
 
 static inline void chunk_lower_least(struct chunk *chunk, uint64_t stamp)
 {
-    if (stamp < chunk_least(chunk))
-        store_relaxed(&chunk->bound, ~stamp);
+    store_relaxed(&chunk->bound, max_u64(load_relaxed(&chunk->bound), ~stamp)); /* no branch */
 }
 
 static inline struct chunk *chunk_of(struct ring *ring)

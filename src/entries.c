@@ -67,6 +67,18 @@ static void distribute(const uint64_t *packed, unsigned count, uint64_t from, ui
         sorted[next[min_u64(packed_key_from(packed[i], from) >> shift, bins - 1)]++] = packed[i];
 }
 
+/* So many steps at most; how many are left. */
+static unsigned move_down(struct entry *entry, unsigned from, unsigned patience)
+{
+    struct entry coming = entry[from];
+    unsigned at = from;
+
+    for (; at > 0 && patience > 0 && entry_before(&coming, &entry[at - 1]); at--, patience--)
+        entry[at] = entry[at - 1];
+    entry[at] = coming;
+    return patience;
+}
+
 /*
  * Entries of packed timeouts that are nearly in order: all are read first, so that the wait for one
  * is spent on the others, and then each goes to its place. False: it would take long, and they are
@@ -79,14 +91,8 @@ static bool enter_in_order(const uint64_t *packed, unsigned count, struct entry 
     for (unsigned i = 0; i < count; i++)
         entry[i] = entry_of(packed_timeout(packed[i]));
     for (unsigned i = 1; i < count; i++) {
-        struct entry coming = entry[i];
-        unsigned at = i;
-        while (unlikely(at > 0 && entry_before(&coming, &entry[at - 1])) && patience > 0) {
-            entry[at] = entry[at - 1];
-            at--;
-            patience--;
-        }
-        entry[at] = coming;
+        if (unlikely(entry_before(&entry[i], &entry[i - 1])))
+            patience = move_down(entry, i, patience);
     }
     return patience > 0;
 }

@@ -24,7 +24,9 @@
 #include "wheel.h"
 
 #define PREPARE_STEP 1024 /* timeouts of a crowded slot that come down with a tick, or a pass */
-#define FETCH_TICKS  4    /* of those that come next something is fetched ahead */
+
+/* What is fetched ahead of those that come next: of the nth of them, from one that expires on. */
+enum { FETCH_ARGUMENTS = 2, FETCH_TIMEOUTS = 4, FETCH_CHUNK = 5, FETCH_TICKS };
 
 struct hierarchical {
     struct wheel wheel;

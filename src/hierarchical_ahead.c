@@ -154,9 +154,9 @@ static uint64_t next_tick(const struct level *lowest, uint64_t tick)
 }
 
 /*
- * In three steps, from one tick that expires to the next: of the fourth from here the chunk, of the
- * one before its timeouts, and of the second what the tasks will be called with. So each has the
- * time of a pass to arrive in. What is filed in between is not fetched. Full buckets are left to
+ * In three steps, from one tick that expires to the next: of the sixth from here the chunk, of the
+ * fifth its timeouts, and of the third what the tasks will be called with. So each has the time of
+ * a pass or two to arrive in. What is filed in between is not fetched. Full buckets are left to
  * whoever takes their timeouts out.
  */
 void hierarchical_fetch(struct hierarchical *w)
@@ -168,14 +168,13 @@ void hierarchical_fetch(struct hierarchical *w)
         return;
     if (unlikely(tick[1] < current)) { /* more than one has */
         tick[1] = next_tick(lowest, current);
-        tick[2] = next_tick(lowest, tick[1] + 1);
-        tick[3] = next_tick(lowest, tick[2] + 1);
+        for (unsigned i = 2; i < FETCH_TICKS; i++)
+            tick[i] = next_tick(lowest, tick[i - 1] + 1);
     }
-    tick[0] = tick[1];
-    tick[1] = tick[2];
-    tick[2] = tick[3];
-    tick[3] = next_tick(lowest, tick[2] + 1);
-    bucket_prefetch_arguments(level_bucket(lowest, tick[1]));
-    bucket_prefetch_timeouts(level_bucket(lowest, tick[2]));
-    bucket_prefetch_chunk(level_bucket(lowest, tick[3]));
+    for (unsigned i = 1; i < FETCH_TICKS; i++)
+        tick[i - 1] = tick[i];
+    tick[FETCH_TICKS - 1] = next_tick(lowest, tick[FETCH_TICKS - 2] + 1);
+    bucket_prefetch_arguments(level_bucket(lowest, tick[FETCH_ARGUMENTS]));
+    bucket_prefetch_timeouts(level_bucket(lowest, tick[FETCH_TIMEOUTS]));
+    bucket_prefetch_chunk(level_bucket(lowest, tick[FETCH_CHUNK]));
 }

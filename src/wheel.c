@@ -118,23 +118,11 @@ HOT void note_filed(struct wheel *wheel, _Atomic uint64_t *slot, uint64_t packed
         wheel->witness = (struct sighting){slot, packed, deadline};
 }
 
-void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
+/* Into this bucket, which is its tick's. */
+HOT void insert(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout, uint64_t deadline,
+                uint64_t tick)
 {
-    uint64_t tick = wheel_tick_of(wheel, deadline), packed;
-
-    if (unlikely(is_due(wheel, deadline, tick))) {
-        agenda_add(&wheel->agenda, timeout, deadline);
-        return;
-    }
-    packed = wheel_pack(wheel, timeout, deadline);
-    note_filed(wheel, wheel->ops->insert(wheel, packed, deadline, tick), packed, deadline);
-}
-
-/* Where its bucket is known. */
-HOT void insert_there(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout,
-                      uint64_t deadline, uint64_t tick)
-{
-    struct chunk *chunk = wheel->ops->fills_chunks ? bucket_room(bucket) : NULL;
+    _Atomic uint64_t *slot = NULL;
     uint64_t packed;
 
     if (unlikely(is_due(wheel, deadline, tick))) {
@@ -142,10 +130,19 @@ HOT void insert_there(struct wheel *wheel, struct bucket *bucket, hwt_timeout *t
         return;
     }
     packed = wheel_pack(wheel, timeout, deadline);
-    note_filed(wheel,
-               likely(chunk != NULL) ? bucket_insert_in(bucket, chunk, packed, deadline)
-                                     : wheel->ops->insert(wheel, packed, deadline, tick),
-               packed, deadline);
+    if (likely(wheel->ops->fills_chunks))
+        slot = bucket_insert_last(bucket, packed, deadline);
+    if (unlikely(!slot))
+        slot = wheel->ops->insert(wheel, packed, deadline, tick);
+    note_filed(wheel, slot, packed, deadline);
+}
+
+void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
+{
+    uint64_t tick = wheel_tick_of(wheel, deadline);
+
+    insert(wheel, wheel->ops->bucket_of(wheel, max_u64(tick, wheel->current)), timeout, deadline,
+           tick);
 }
 
 void wheel_insert_batch(struct wheel *wheel, const struct wheel_batch *batch)
@@ -153,8 +150,7 @@ void wheel_insert_batch(struct wheel *wheel, const struct wheel_batch *batch)
     for (unsigned i = 0; i < batch->count; i++)
         bucket_prefetch_last(batch->bucket[i]);
     for (unsigned i = 0; i < batch->count; i++)
-        insert_there(wheel, batch->bucket[i], batch->timeout[i], batch->deadline[i],
-                     batch->tick[i]);
+        insert(wheel, batch->bucket[i], batch->timeout[i], batch->deadline[i], batch->tick[i]);
 }
 
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, struct bucket *due)

@@ -207,11 +207,9 @@ static inline uint64_t wheel_tick_time(const struct wheel *wheel, uint64_t tick)
 }
 
 /* Into a batch that has room; the line of its bucket is on its way from here on. */
-HOT void wheel_gather(const struct wheel *wheel, struct wheel_batch *batch, hwt_timeout *timeout,
-                      uint64_t deadline)
+HOT void wheel_gather_for(struct wheel_batch *batch, hwt_timeout *timeout, uint64_t deadline,
+                          uint64_t tick, struct bucket *bucket)
 {
-    uint64_t tick = wheel_tick_of(wheel, deadline);
-    struct bucket *bucket = wheel->ops->bucket_of(wheel, max_u64(tick, wheel->current));
     unsigned at = batch->count++;
 
     hwt_assert(at < WHEEL_BATCH);
@@ -220,6 +218,15 @@ HOT void wheel_gather(const struct wheel *wheel, struct wheel_batch *batch, hwt_
     batch->deadline[at] = deadline;
     batch->tick[at] = tick;
     batch->bucket[at] = bucket;
+}
+
+HOT void wheel_gather(const struct wheel *wheel, struct wheel_batch *batch, hwt_timeout *timeout,
+                      uint64_t deadline)
+{
+    uint64_t tick = wheel_tick_of(wheel, deadline);
+
+    wheel_gather_for(batch, timeout, deadline, tick,
+                     wheel->ops->bucket_of(wheel, max_u64(tick, wheel->current)));
 }
 
 /* ---- for the kinds ---- */

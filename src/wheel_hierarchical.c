@@ -39,15 +39,19 @@ static void set_ends(struct hierarchical *w, uint64_t current)
     level->end = UINT64_MAX;
 }
 
-static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
+HOT struct bucket *place_of(const struct hierarchical *w, uint64_t tick)
 {
-    const struct hierarchical *w = container_of(wheel, const struct hierarchical, wheel);
     const struct level *level = &w->level[level_of_tick(w, tick)];
 
     return level_bucket(level, level_slot_of(level, tick));
 }
 
-/* Into a bucket that has no chunk with room. */
+static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
+{
+    return place_of(container_of(wheel, const struct hierarchical, wheel), tick);
+}
+
+/* Into a bucket whose own slots do not do. */
 static __attribute__((noinline)) _Atomic uint64_t *insert_in_chunk(struct hierarchical *w,
                                                                    struct level *level,
                                                                    uint64_t slot, uint64_t packed,
@@ -61,24 +65,7 @@ static __attribute__((noinline)) _Atomic uint64_t *insert_in_chunk(struct hierar
     return filled;
 }
 
-/* What is marked is counted with what is coming. */
-static __attribute__((noinline)) _Atomic uint64_t *insert_further(struct hierarchical *w,
-                                                                  struct level *level,
-                                                                  uint64_t slot, uint64_t packed,
-                                                                  uint64_t deadline)
-{
-    struct bucket *bucket = level_bucket(level, slot);
-    _Atomic uint64_t *hole = bucket_has_chunks(bucket) ? NULL : bucket_inline_hole(bucket);
-
-    if (unlikely(!hole))
-        return insert_in_chunk(w, level, slot, packed, deadline);
-    if (!level_is_marked(level, slot))
-        mark_occupied(w, level, slot);
-    bucket_insert_inline(bucket, hole, packed, deadline);
-    return hole;
-}
-
-/* What has chunks is marked, until they are gone. */
+/* What has chunks is marked, until they are gone; and what is marked is counted as coming. */
 static _Atomic uint64_t *insert(struct wheel *wheel, uint64_t packed, uint64_t deadline,
                                 uint64_t tick)
 {
@@ -86,11 +73,13 @@ static _Atomic uint64_t *insert(struct wheel *wheel, uint64_t packed, uint64_t d
     struct level *level = &w->level[level_of_tick(w, tick)];
     uint64_t slot = level_slot_of(level, tick);
     struct bucket *bucket = level_bucket(level, slot);
-    struct chunk *chunk = bucket_room(bucket);
+    unsigned filled = bucket_has_chunks(bucket) ? BUCKET_INLINE_ALL : bucket_inline_filled(bucket);
 
-    if (unlikely(!chunk))
-        return insert_further(w, level, slot, packed, deadline);
-    return bucket_insert_in(bucket, chunk, packed, deadline);
+    if (unlikely(filled == BUCKET_INLINE_ALL))
+        return insert_in_chunk(w, level, slot, packed, deadline);
+    if (!level_is_marked(level, slot))
+        mark_occupied(w, level, slot);
+    return bucket_insert_inline(bucket, filled, packed, deadline);
 }
 
 /* ---- coming down ---- */
@@ -102,7 +91,9 @@ static void file_lower(struct hierarchical *w, const uint64_t *packed, unsigned 
     batch.count = 0;
     for (unsigned i = 0; i < count; i++) {
         hwt_timeout *timeout = packed_timeout(packed[i]);
-        wheel_gather(&w->wheel, &batch, timeout, timeout_deadline(timeout));
+        uint64_t deadline = timeout_deadline(timeout), tick = wheel_tick_of(&w->wheel, deadline);
+        wheel_gather_for(&batch, timeout, deadline, tick,
+                         place_of(w, max_u64(tick, w->wheel.current)));
     }
     wheel_insert_batch(&w->wheel, &batch);
 }

@@ -867,6 +867,39 @@ Test(bucket, what_is_alone_is_marked)
     rack_close(r);
 }
 
+/* A chunk of which nobody but the worker takes anything need not be looked through: until it is. */
+Test(bucket, a_chunk_is_shared_once_somebody_may_withdraw)
+{
+    struct rack *r = rack_open();
+    struct sighting sighting = {NULL, 0, 0};
+    const size_t count = BUCKET_INLINE + CHUNK_SMALL_ROOM + 1;
+    struct chunk *first, *second;
+    size_t moved = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        store_relaxed(&r->node[i].refs, i + 1 < count ? 1 : 2);
+        cr_assert(bucket_insert(&r->bucket, &r->store, packed_filed(&r->node[i], i), i));
+    }
+    first = bucket_first_chunk(&r->bucket);
+    second = bucket_next_chunk(&r->bucket, first);
+    cr_assert_not(ring_is_shared(&first->ring));
+    cr_assert(second && ring_is_shared(&second->ring), "the last one has a handle");
+    bucket_visit(&r->bucket, give_handle, &r->node[0], &sighting);
+    cr_assert_not(ring_is_shared(&first->ring), "that one lies in the bucket itself");
+    bucket_visit(&r->bucket, give_handle, &r->node[count - 2], &sighting);
+    cr_assert(ring_is_shared(&first->ring));
+    cr_assert_eq(bucket_check(&r->bucket), count);
+
+    cr_assert(bucket_withdraw(&r->node[0]) && bucket_withdraw(&r->node[count - 2]));
+    for (size_t i = BUCKET_INLINE; i + 6 < count; i++, moved++) /* merged with the second one */
+        bucket_remove(&r->store, &r->node[i]);
+    first = bucket_first_chunk(&r->bucket);
+    cr_assert_null(bucket_next_chunk(&r->bucket, first));
+    cr_assert(ring_is_shared(&first->ring));
+    cr_assert_eq(bucket_check(&r->bucket), count - moved - 2);
+    rack_close(r);
+}
+
 /* ---- stale places ---- */
 
 /* What was taken out untouched still says where it was; nobody may believe it. */

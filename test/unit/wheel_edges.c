@@ -315,6 +315,7 @@ WHEEL_TEST(wheel_edges, a_bucket_of_holes_is_quiet)
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         for (size_t j = 0; j < COUNT_OF(deadlines); j++) {
             oracle_open(&o, wheel, TICK, 16, 20 * TICK, counts[i] + 1);
+            o.handles = true;
             oracle_insert(&o, 21 * TICK + 2 * deadlines[j]);
             for (size_t n = 0; n < counts[i]; n++)
                 oracle_insert(&o, 20 * TICK + deadlines[j]);
@@ -336,6 +337,7 @@ WHEEL_TEST(wheel_edges, the_earliest_is_withdrawn)
     struct oracle o;
 
     oracle_open(&o, wheel, TICK, 16, 20 * TICK, 40);
+    o.handles = true;
     for (uint64_t i = 0; i < 30; i++)
         oracle_insert(&o, (40 + i) * TICK);
     for (uint64_t i = 0; i < 30; i++) {

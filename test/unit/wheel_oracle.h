@@ -30,6 +30,7 @@ struct oracle {
     uint64_t shuffle; /* of stamps: 0: in the order of insertion, or a mask of 2^n - 1 */
     uint64_t random;  /* for that */
     bool crowded;     /* a tick's slot need not tell all that is due at it */
+    bool handles;     /* all have one; otherwise every other one is alone */
     size_t expired;   /* by all advances so far */
 };
 
@@ -132,7 +133,7 @@ static inline hwt_timeout *oracle_insert(struct oracle *o, uint64_t deadline)
 
     store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
     timeout->stamp = oracle_stamp(o);
-    store_relaxed(&timeout->refs, 1 + (uint32_t)(o->submissions & 1)); /* every other one alone */
+    store_relaxed(&timeout->refs, o->handles ? 2 : 1 + (uint32_t)(o->submissions & 1));
     wheel_insert(o->wheel, timeout, deadline);
     oracle_list(o, timeout);
     return timeout;
@@ -177,10 +178,10 @@ static inline void oracle_remove_over(struct oracle *o, hwt_timeout *timeout)
     oracle_take_noticed(o);
 }
 
-/* As a canceller does: nobody tells the wheel. False: it is in no bucket. */
+/* As a canceller does: nobody tells the wheel. False: it has no handle, or is in no bucket. */
 static inline bool oracle_withdraw(struct oracle *o, hwt_timeout *timeout)
 {
-    if (!bucket_withdraw(timeout))
+    if (timeout_is_alone(timeout) || !bucket_withdraw(timeout))
         return false;
     oracle_forget(o, timeout);
     return true;
