@@ -463,6 +463,15 @@ static void rearm_and_ask(struct life *life, hwt_timeout *timeout)
               (unsigned long long)word_deadline(word), (unsigned long long)answer);
 }
 
+/* The history's first thread has it from now on. */
+static void take_handle(struct life *life, hwt_timeout *timeout)
+{
+    if (life->held || life->submitter)
+        return;
+    life->timeout = hwt_timeout_ref(timeout);
+    life->held = 1;
+}
+
 static void drop_all(void);
 static void fork_here(const struct life *life);
 
@@ -529,6 +538,7 @@ static void behave(struct life *life, hwt_timeout *timeout)
         break;
     case FORKS: fork_here(life); break;
     case REARMS_AND_ASKS: rearm_and_ask(life, timeout); break;
+    case TAKES_HANDLE: take_handle(life, timeout); break;
     case HOOK_ENDS_THREAD:
         rearm(life, timeout, 2 * TICK);
         sim_sleep(SLOW);

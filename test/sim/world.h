@@ -84,6 +84,7 @@ enum conduct {
     FORKS,       /* and the child returns from it, as from its hook */
     REARMS_AND_ASKS,
     HOOK_ENDS_THREAD, /* only where the world allows it */
+    TAKES_HANDLE,     /* of itself, if nobody has one; it is dropped at the end of all */
     CONDUCT_COUNT,
 };
 

@@ -1473,6 +1473,17 @@ const struct world worlds[] = {
         .weight = {[OP_MOVE] = 9, [OP_NEXT] = 3, [OP_ADVANCE] = 3, [OP_SLEEP] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "taken",
+        .shows = "C7 G2 G11",
+        .producers = 2,
+        .ops = 6,
+        .delays = 0x1f,
+        .small = true,
+        .weight = {[OP_FORGET] = 6, [OP_SCHEDULE] = 1, [OP_SLEEP] = 3, [OP_VISIT] = 1},
+        .conduct_weight =
+            {[DOES_NOTHING] = 1, [TAKES_HANDLE] = 4, [REARMS_LATER] = 1, [CANCELS_ITSELF] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
