@@ -2,11 +2,13 @@
 /*
  * What does it cost to let many expire? One million due within a second on the real clock, and
  * within a minute and an hour on a virtual one; each task reads the clock and notes its lateness.
- * `walk` is no timer: the least that running them in order takes of memory and clock here.
+ * `walk` is no timer: the least that running them in order takes of memory and clock here, at once,
+ * and with a wake-up for each tick.
  */
 #include "producer.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdalign.h>
 #include <stdlib.h>
 
@@ -79,6 +81,14 @@ static void collect_lateness(struct crowd *crowd)
 /* ---- the real clock ---- */
 enum { CPU_ALL, CPU_AFTER, SUBMIT, EARLY, P50, P99, P999, WORST, LONGEST, REAL_FIGURES };
 
+static void add_lateness(const struct crowd *crowd, struct series *f)
+{
+    series_add(&f[P50], (double)percentile(crowd->late, crowd->count, 50) / 1e3);
+    series_add(&f[P99], (double)percentile(crowd->late, crowd->count, 99) / 1e3);
+    series_add(&f[P999], (double)percentile(crowd->late, crowd->count, 99.9) / 1e3);
+    series_add(&f[WORST], (double)percentile(crowd->late, crowd->count, 100) / 1e3);
+}
+
 static void await_all(uint64_t count, uint64_t until)
 {
     uint64_t now = clock_ns();
@@ -119,10 +129,7 @@ static void real_once(struct crowd *crowd, bool looped, uint64_t seed, struct se
     hwt_timer_destroy(timer);
     collect_lateness(crowd);
     series_add(&f[EARLY], (double)crowd->early);
-    series_add(&f[P50], (double)percentile(crowd->late, crowd->count, 50) / 1e3);
-    series_add(&f[P99], (double)percentile(crowd->late, crowd->count, 99) / 1e3);
-    series_add(&f[P999], (double)percentile(crowd->late, crowd->count, 99.9) / 1e3);
-    series_add(&f[WORST], (double)percentile(crowd->late, crowd->count, 100) / 1e3);
+    add_lateness(crowd, f);
 }
 
 struct figure {
@@ -130,14 +137,16 @@ struct figure {
     double limit;
 };
 
-static void report(struct bench *b, const char *scenario, uint64_t count,
+/* Those that have a name. */
+static void report(struct bench *b, const char *timer, const char *scenario, uint64_t count,
                    const struct figure *figures, unsigned n, const struct series *f)
 {
     for (unsigned i = 0; i < n; i++) {
-        struct bench_row row = {"hwt",           scenario,        1, count, figures[i].metric,
+        struct bench_row row = {timer,           scenario,        1, count, figures[i].metric,
                                 figures[i].unit, figures[i].limit};
 
-        bench_report(b, &row, &f[i]);
+        if (figures[i].metric)
+            bench_report(b, &row, &f[i]);
     }
 }
 
@@ -161,7 +170,7 @@ static void real(struct bench *b, const char *scenario, bool looped, uint64_t co
         real_once(&crowd, looped, i + 1, f);
     }
     crowd_free(&crowd);
-    report(b, scenario, count, figures, looped ? REAL_FIGURES : LONGEST, f);
+    report(b, "hwt", scenario, count, figures, looped ? REAL_FIGURES : LONGEST, f);
 }
 
 /* ---- a virtual clock ---- */
@@ -291,7 +300,7 @@ static void virtual(struct bench *b, const char *scenario, uint64_t span, uint64
     }
     free(took);
     crowd_free(&crowd);
-    report(b, scenario, count, figures, VIRTUAL_FIGURES, f);
+    report(b, "hwt", scenario, count, figures, VIRTUAL_FIGURES, f);
 }
 
 /* ---- no timer ---- */
@@ -317,34 +326,89 @@ static inline __attribute__((always_inline)) void fetch_ahead(struct block *cons
         __builtin_prefetch(order[at + WALK_AHEAD]->arg, 1);
 }
 
-static void walk(struct block *const *order, uint64_t count)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        struct block *block = order[i];
-        uint64_t word = BLOCK_PENDING;
+struct walk {
+    struct crowd *crowd;
+    struct block *blocks, **order;
+    uint64_t cpu;
+};
 
-        fetch_ahead(order, i, count);
-        if (!atomic_compare_exchange_strong(&block->word, &word, BLOCK_RUNNING))
-            bench_die("a block that nobody else knows", EBUSY);
-        block->task(NULL, block->arg);
-        atomic_store_explicit(&block->word, BLOCK_OVER, memory_order_release);
-    }
+static void walk_one(const struct walk *w, uint64_t i)
+{
+    struct block *block = w->order[i];
+    uint64_t word = BLOCK_PENDING;
+
+    fetch_ahead(w->order, i, w->crowd->count);
+    if (!atomic_compare_exchange_strong(&block->word, &word, BLOCK_RUNNING))
+        bench_die("a block that nobody else knows", EBUSY);
+    block->task(NULL, block->arg);
+    atomic_store_explicit(&block->word, BLOCK_OVER, memory_order_release);
 }
 
 /* In the order of their deadlines. The lowest bits of what is sorted tell which it is. */
-static void put_in_order(struct block *blocks, struct crowd *crowd, uint64_t seed,
-                         struct block **order)
+static void put_in_order(struct walk *w, hwt_task *task, uint64_t from, uint64_t seed)
 {
+    struct crowd *crowd = w->crowd;
+
+    crowd->early = 0;
     for (uint64_t i = 0; i < crowd->count; i++) {
         struct record *record = &crowd->records[i];
 
-        record->deadline = virtual_now + rng_between(&seed, 0, HWT_SEC(1));
-        blocks[i] = (struct block){BLOCK_PENDING, note_virtual, record};
-        crowd->late[i] = (record->deadline - virtual_now) * crowd->count + i;
+        record->deadline = from + rng_between(&seed, 0, HWT_SEC(1));
+        w->blocks[i] = (struct block){BLOCK_PENDING, task, record};
+        crowd->late[i] = (record->deadline - from) * crowd->count + i;
     }
     sort_u64(crowd->late, crowd->count);
     for (uint64_t i = 0; i < crowd->count; i++)
-        order[i] = &blocks[crowd->late[i] % crowd->count];
+        w->order[i] = &w->blocks[crowd->late[i] % crowd->count];
+}
+
+static uint64_t deadline_of(const struct walk *w, uint64_t i)
+{
+    return ((const struct record *)w->order[i]->arg)->deadline;
+}
+
+static void walk_at_once(struct walk *w)
+{
+    uint64_t start = thread_cpu_ns();
+
+    for (uint64_t i = 0; i < w->crowd->count; i++)
+        walk_one(w, i);
+    w->cpu = thread_cpu_ns() - start;
+}
+
+/* As a worker would, in a thread of its own: asleep until a tick is over, then all that is due. */
+static void *walk_in_time(void *walk)
+{
+    struct walk *w = walk;
+    uint64_t start = thread_cpu_ns(), i = 0;
+
+    while (i < w->crowd->count) {
+        uint64_t tick_over = (deadline_of(w, i) / TICK + 1) * TICK, now = clock_ns();
+
+        if (now < tick_over)
+            sleep_ns(tick_over - now);
+        for (now = clock_ns(); i < w->crowd->count && deadline_of(w, i) <= now; i++)
+            walk_one(w, i);
+    }
+    w->cpu = thread_cpu_ns() - start;
+    return NULL;
+}
+
+static void walk_open(struct walk *w, struct crowd *crowd, uint64_t count)
+{
+    crowd_new(crowd, count);
+    w->crowd = crowd;
+    w->blocks = aligned_alloc(alignof(struct block), count * sizeof(*w->blocks));
+    if (!w->blocks)
+        bench_die("aligned_alloc", ENOMEM);
+    w->order = bench_alloc(count * sizeof(*w->order));
+}
+
+static void walk_close(struct walk *w)
+{
+    free(w->order);
+    free(w->blocks);
+    crowd_free(w->crowd);
 }
 
 static void in_order(struct bench *b, const char *scenario, uint64_t count)
@@ -352,27 +416,48 @@ static void in_order(struct bench *b, const char *scenario, uint64_t count)
     struct bench_row row = {"walk", scenario, 1, count, "CPU each", "ns", 0};
     struct series f = {.n = 0};
     struct crowd crowd;
-    struct block *blocks, **order;
+    struct walk w;
 
     if (!bench_wants(b, scenario))
         return;
-    crowd_new(&crowd, count);
-    blocks = aligned_alloc(alignof(struct block), count * sizeof(*blocks));
-    if (!blocks)
-        bench_die("aligned_alloc", ENOMEM);
-    order = bench_alloc(count * sizeof(*order));
+    walk_open(&w, &crowd, count);
     for (unsigned i = 0; i < b->repeats; i++) {
-        uint64_t start;
-
-        put_in_order(blocks, &crowd, i + 1, order);
-        start = thread_cpu_ns();
-        walk(order, count);
-        series_add(&f, (double)(thread_cpu_ns() - start) / (double)count);
+        put_in_order(&w, note_virtual, virtual_now, i + 1);
+        walk_at_once(&w);
+        series_add(&f, (double)w.cpu / (double)count);
     }
-    free(order);
-    free(blocks);
-    crowd_free(&crowd);
+    walk_close(&w);
     bench_report(b, &row, &f);
+}
+
+/* What a wake-up for each tick costs besides, and how late the machine makes it. */
+static void in_time(struct bench *b, const char *scenario, uint64_t count)
+{
+    static const struct figure figures[REAL_FIGURES] = {
+        [CPU_ALL] = {"CPU, worker", "ns", 0}, [P50] = {"late p50", "us", 0},
+        [P99] = {"late p99", "us", 0},        [P999] = {"late p99.9", "us", 0},
+        [WORST] = {"late max", "us", 0},
+    };
+    struct series f[REAL_FIGURES] = {{.n = 0}};
+    struct crowd crowd;
+    struct walk w;
+
+    if (!bench_wants(b, scenario))
+        return;
+    walk_open(&w, &crowd, count);
+    for (unsigned i = 0; i < b->repeats; i++) {
+        pthread_t thread;
+
+        put_in_order(&w, note, clock_ns() + count * 600 + HWT_MSEC(50), i + 1);
+        if (pthread_create(&thread, NULL, walk_in_time, &w) != 0)
+            bench_die("pthread_create", EAGAIN);
+        pthread_join(thread, NULL);
+        series_add(&f[CPU_ALL], (double)w.cpu / (double)count);
+        collect_lateness(&crowd);
+        add_lateness(&crowd, f);
+    }
+    walk_close(&w);
+    report(b, "walk", scenario, count, figures, REAL_FIGURES, f);
 }
 
 int main(int argc, char **argv)
@@ -387,5 +472,6 @@ int main(int argc, char **argv)
     virtual(&b, "a minute, virtual clock", HWT_SEC(60), million, 120);
     virtual(&b, "an hour, virtual clock", HWT_SEC(3600), million, 200);
     in_order(&b, "in order, no timer", million);
+    in_time(&b, "in time, no timer", million);
     return bench_close(&b);
 }
