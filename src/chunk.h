@@ -144,13 +144,6 @@ static inline bool ring_is_chunk(const struct ring *ring)
     return ring_room(ring) != 0;
 }
 
-/* Does a chunk have a slot at its end that was never filled? */
-static inline bool ring_has_room(const struct ring *ring)
-{
-    uint64_t fill = load_relaxed(&ring->fill);
-    return fill_used(fill) < fill_room(fill);
-}
-
 /* ---- the store ---- */
 
 void chunk_store_init(struct chunk_store *store);
