@@ -81,6 +81,7 @@ struct lanes {
     _Atomic uint64_t *used;    /* by lane: was there ever anything to tell? (C21) */
     _Atomic uint64_t far_from; /* deadlines from here on are far; the worker's, now and then */
     void *memory;
+    bool has_keeper;            /* set before they are used: a worker, who gives back (house.h) */
     struct segment_store store; /* of all segments */
 };
 
@@ -97,6 +98,9 @@ static inline struct lane *lanes_here(const struct lanes *lanes)
 {
     return &lanes->lane[lanes_index_here(lanes)];
 }
+
+/* A segment's parts that are not needed any more. Any thread. False: none went. */
+bool lanes_give_back(struct lanes *lanes);
 
 /* ---- any thread ---- */
 

@@ -76,6 +76,7 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
 {
     int result = lanes_create(&timer->lanes, platform_cpu_count(), config->reserve);
 
+    timer->lanes.has_keeper = config->drive == HWT_DRIVE_WORKER;
     if (result == 0) {
         timer->worker.returns = calloc(timer->lanes.count, sizeof *timer->worker.returns);
         result = timer->worker.returns ? 0 : -ENOMEM;
@@ -133,6 +134,7 @@ static void init_shell(hwt_timer *timer)
     store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->phase, PHASE_CREATED);
     store_relaxed(&timer->asked, 0);
+    store_relaxed(&timer->untidy, 0);
     store_relaxed(&timer->still, 0);
     timer->visits = NULL;
     timer->drains = 0;

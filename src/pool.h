@@ -122,12 +122,14 @@ void pool_unreserve(struct pool_reservation *reservation);
 void pool_trim(void);
 
 /*
- * The same a little at a time, on the way of calls that are made anyway, and not while anything is
- * reserved: for every few thousand submissions a look whether there is something to do, ...
+ * The same a little at a time (house.h), and not while anything is reserved: for every few thousand
+ * submissions a look whether there is something to do, ...
  */
 void pool_ease(void);
-/* ... and for every thousand a piece of it. */
-void pool_ease_on(void);
+/* ... for every thousand the question whether there is, ... */
+bool pool_must_ease(void);
+/* ... and a piece of it, by any thread. False: there was nothing, or somebody else is at it. */
+bool pool_ease_on(void);
 
 /* Around a fork: reservations and slabs are whole in the child. */
 void pool_before_fork(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The way of free blocks back to their slabs: for a reserve, for a trim, or as calls are made. */
+/* The way of free blocks back to their slabs: for a reserve, for a trim, or a little at a time. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -251,12 +251,18 @@ static void bring_some_home(void)
     slab_vacate_one(&ease.slab);
 }
 
-void pool_ease_on(void)
+bool pool_must_ease(void)
+{
+    return unlikely(load_relaxed(&ease.todo) > 0) && !load_relaxed(&reservation_count);
+}
+
+bool pool_ease_on(void)
 {
     if (likely(load_relaxed(&ease.todo) == 0) || !begin_easing())
-        return;
+        return false;
     bring_some_home();
     end_easing();
+    return true;
 }
 
 /* ---- fork ---- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "extra.h"
+#include "house.h"
 #include "lifecycle.h"
 #include "quota.h"
 #include "release.h"
@@ -158,8 +159,8 @@ static __attribute__((noinline)) int tell(hwt_timer *timer, lane_slot *slot, uin
     int result = lane_publish(lane, slot, filled, deadline);
 
     result = conclude(timer, packed_timeout(filled), deadline, handle, before, result);
-    if (segment_part_ends_at(slot + 1))
-        lane_turn(lane, slot);
+    if (segment_part_ends_at(slot + 1) && lane_turn(lane, slot))
+        house_ask(timer);
     return result;
 }
 

@@ -5,9 +5,8 @@
 
 #include "platform.h"
 
-#define COUNT_TRIES   100 /* readings of a group */
-#define SEGMENT_PARTS (LANE_SLOTS / RELEASE_SLOTS)
-#define ALL_PARTS     ((1u << SEGMENT_PARTS) - 1)
+#define COUNT_TRIES 100 /* readings of a group */
+#define ALL_PARTS   ((1u << SEGMENT_PARTS) - 1)
 
 /* ---- where they come from ---- */
 
@@ -205,7 +204,7 @@ struct segment *segment_with_room(struct segment_store *store, struct segment *h
     struct segment *begin = load_acquire(&survey->at), *segment = begin, *retired = NULL;
     bool found = false;
 
-    for (unsigned steps = 0; !found && steps < SURVEY_MOST; steps++) {
+    for (unsigned steps = 0; !found && steps < ROOM_MOST; steps++) {
         segment = next_alike(segment);
         if (unlikely(load_relaxed(&segment->retired)))
             retired = segment;
@@ -225,25 +224,30 @@ struct segment *segment_with_room(struct segment_store *store, struct segment *h
 
 /* ---- fewer ---- */
 
-/*
- * All slots of a part, if none of them holds anything: their counts, all told. So many as `done`
- * have been closed.
- */
-static bool close_slots(lane_slot *slot, unsigned *done, uint64_t *counts)
-{
-    for (*done = 0; *done < RELEASE_SLOTS; ++*done, slot++) {
-        uint64_t empty = load_relaxed(slot);
-        if (packed_timeout(empty) || !cas_acq_rel(slot, &empty, empty | SLOT_CLOSED))
-            return false;
-        *counts += slot_count(empty);
-    }
-    return true;
-}
-
 static void reopen_slots(lane_slot *slot, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
         store_release(&slot[i], load_relaxed(&slot[i]) & ~SLOT_CLOSED);
+}
+
+/*
+ * All slots of a part, if none of them holds anything: their counts, all told. Otherwise those that
+ * have been closed are open again.
+ */
+static bool close_part(lane_slot *slot, uint64_t *counts)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < RELEASE_SLOTS; i++) {
+        uint64_t empty = load_relaxed(&slot[i]);
+        if (packed_timeout(empty) || !cas_acq_rel(&slot[i], &empty, empty | SLOT_CLOSED)) {
+            reopen_slots(slot, i);
+            return false;
+        }
+        sum += slot_count(empty);
+    }
+    *counts = sum;
+    return true;
 }
 
 /* The system may have kept the pages: then the slots still are as they were closed. */
@@ -252,45 +256,49 @@ static bool are_closed(const lane_slot *slot)
     return (load_acquire(slot) & PACKED_ADDRESS) == SLOT_CLOSED;
 }
 
-/* By who is `releasing`. False: it is in use, or the system has kept the pages. */
-static bool release_part(struct segment *segment, lane_slot *slot)
+/* By who is `releasing`: so many parts, which are closed. False: the system has kept the pages. */
+static bool release_closed(struct segment *segment, uint32_t part, unsigned count,
+                           const uint64_t *counts)
 {
-    uint64_t counts = 0;
-    unsigned closed;
-    bool kept;
+    lane_slot *slot = &segment->slot[part * RELEASE_SLOTS];
+    bool gone = true;
 
-    if (!close_slots(slot, &closed, &counts)) {
-        reopen_slots(slot, closed);
-        return false;
+    add_seq(&segment->epoch, 1);
+    platform_release_pages((void *)(uintptr_t)slot, count * PART_SIZE);
+    for (unsigned i = 0; i < count; i++, slot += RELEASE_SLOTS) {
+        if (are_closed(slot)) {
+            reopen_slots(slot, RELEASE_SLOTS);
+            gone = false;
+        } else {
+            add_release(&segment->carried, counts[i]);
+        }
     }
     add_seq(&segment->epoch, 1);
-    platform_release_pages((void *)(uintptr_t)slot, RELEASE_SLOTS * sizeof *slot);
-    kept = are_closed(slot);
-    if (kept)
-        reopen_slots(slot, closed);
-    else
-        add_release(&segment->carried, counts);
-    add_seq(&segment->epoch, 1);
-    return !kept;
+    return gone;
 }
 
-/* False: it had, or cannot yet. */
-static bool release_next_part(struct segment *segment)
+/* From the next part on, as many as lie side by side and can go, `most` of them. How many went. */
+static unsigned release_next_parts(struct segment *segment, unsigned most)
 {
-    uint32_t part, bit;
-    bool done;
+    uint64_t counts[SEGMENT_PARTS];
+    uint32_t part, bits;
+    unsigned count = 0;
 
     if (exchange_acq_rel(&segment->releasing, 1))
-        return false;
+        return 0;
     part = segment->part;
-    bit = 1u << part;
-    done = !(load_relaxed(&segment->released) & bit) &&
-           release_part(segment, &segment->slot[part * RELEASE_SLOTS]);
-    if (done)
-        or_seq(&segment->released, bit);
-    segment->part = (part + 1) % SEGMENT_PARTS;
+    while (count < most && part + count < SEGMENT_PARTS &&
+           !(load_relaxed(&segment->released) & 1u << (part + count)) &&
+           close_part(&segment->slot[(part + count) * RELEASE_SLOTS], &counts[count]))
+        count++;
+    bits = ((1u << count) - 1) << part;
+    if (count > 0 && release_closed(segment, part, count, counts))
+        or_seq(&segment->released, bits);
+    else
+        count = 0;
+    segment->part = (part + (count > 0 ? count : 1)) % SEGMENT_PARTS;
     store_release(&segment->releasing, 0);
-    return done;
+    return count;
 }
 
 static bool has_given_all(const struct segment *segment)
@@ -298,7 +306,7 @@ static bool has_given_all(const struct segment *segment)
     return load_relaxed(&segment->released) == ALL_PARTS;
 }
 
-bool segment_give_back(struct survey *survey)
+bool segment_give_back(struct survey *survey, unsigned most)
 {
     struct segment *segment = load_acquire(&survey->leaving);
 
@@ -308,34 +316,39 @@ bool segment_give_back(struct survey *survey)
         store_release(&survey->leaving, NULL);
         return false;
     }
-    return release_next_part(segment);
+    return release_next_parts(segment, most) > 0;
 }
 
-/* A stretch on: where few are left, one retires; what had retired before has pages to give back. */
-static void look_on(struct segment *here, struct survey *survey)
-{
-    struct segment *begin = load_acquire(&survey->at), *segment = begin;
-    struct segment *leaving = NULL, *last = NULL;
-    unsigned taken = sample(here, SAMPLES_FIRST), in_use = 1;
+/* What is known of the stretch that is being looked at: a few segments with each lap. */
+struct stretch {
+    uint32_t steps, in_use, taken;
+    struct segment *last; /* in use, or NULL */
+};
 
-    for (unsigned steps = 0; steps < SURVEY_MOST; steps++) {
-        segment = next_alike(segment);
-        if (unlikely(load_relaxed(&segment->retired))) {
-            if (!has_given_all(segment))
-                leaving = segment;
-        } else if (segment != here) {
-            taken += sample(segment, SAMPLES_FIRST);
-            in_use++;
-            last = segment;
-        }
-        if (segment == begin)
-            break;
-    }
-    store_release(&survey->at, segment);
-    if (leaving)
-        store_release(&survey->leaving, leaving);
-    if (last && taken * FEW_BELOW < in_use * SAMPLES_FIRST)
-        retire(last);
+static struct stretch stretch_so_far(const struct survey *survey, const struct segment *here)
+{
+    struct stretch stretch = {load_relaxed(&survey->steps), load_relaxed(&survey->in_use),
+                              load_relaxed(&survey->taken), load_acquire(&survey->last)};
+
+    return stretch.steps > 0 ? stretch : (struct stretch){0, 1, sample(here, SAMPLES_FIRST), NULL};
+}
+
+/* The producers' own was, when the stretch began. */
+static void look_at(struct stretch *stretch, struct segment *segment, const struct segment *here)
+{
+    if (segment == here)
+        return;
+    stretch->taken += sample(segment, SAMPLES_FIRST);
+    stretch->in_use++;
+    stretch->last = segment;
+}
+
+static void keep_stretch(struct survey *survey, struct stretch stretch)
+{
+    store_relaxed(&survey->steps, stretch.steps);
+    store_relaxed(&survey->in_use, stretch.in_use);
+    store_relaxed(&survey->taken, stretch.taken);
+    store_release(&survey->last, stretch.last);
 }
 
 /* The next one that is in use, if it is not far off. */
@@ -351,6 +364,46 @@ static struct segment *next_in_use(struct segment *here)
     if (unlikely(load_relaxed(&here->retired)))
         use_again(here);
     return here;
+}
+
+/*
+ * Where few are left in all of it, one retires. Looks and producers may go round in step, so that
+ * only these have been met: then the next one that they would come to.
+ */
+static void end_stretch(struct stretch *stretch, struct segment *here)
+{
+    if (!stretch->last)
+        look_at(stretch, next_in_use(here), here);
+    if (stretch->last && stretch->taken * FEW_BELOW < stretch->in_use * SAMPLES_FIRST &&
+        has_room(stretch->last)) /* still: it may have been seen laps ago */
+        retire(stretch->last);
+    stretch->steps = 0;
+}
+
+/* A few segments on; what had retired before has pages to give back. */
+static void look_on(struct segment *here, struct survey *survey)
+{
+    struct segment *begin = load_acquire(&survey->at), *segment = begin, *leaving = NULL;
+    struct stretch stretch = stretch_so_far(survey, here);
+
+    for (unsigned looks = 0; looks < LAP_MOST; looks++) {
+        segment = next_alike(segment);
+        stretch.steps++;
+        if (likely(!load_relaxed(&segment->retired)))
+            look_at(&stretch, segment, here);
+        else if (!has_given_all(segment))
+            leaving = segment;
+        if (segment == begin) {
+            stretch.steps = SURVEY_MOST; /* these are all */
+            break;
+        }
+    }
+    store_release(&survey->at, segment);
+    if (leaving)
+        store_release(&survey->leaving, leaving);
+    if (stretch.steps >= SURVEY_MOST && stretch.last != here) /* or a lap later */
+        end_stretch(&stretch, here);
+    keep_stretch(survey, stretch);
 }
 
 /* Rather round the same one again than into one that is crowded. */

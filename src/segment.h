@@ -8,10 +8,10 @@
  * empty gives its pages back. Meanwhile the part's slots are closed, so that none can be filled
  * when its page goes; what is filled afterwards is filled as ever, and found as ever.
  *
- * To look for room, to see whether few are left and to give back is the producers' work: a bounded
- * piece of it (a stretch of the ring, one part) whenever one has gone through a segment or a part,
- * each going on where the last one ended (struct survey). So no call takes longer because much is
- * pending, or was.
+ * To look for room and to see whether few are left is the producers' work: a bounded piece of it, a
+ * few segments of the ring whenever one has gone through a segment, each going on where the last
+ * one ended (struct survey). So no call takes longer because much is pending, or was. To give back
+ * is the worker's, or a producer's who has gone through a part (house.h).
  */
 #ifndef HWT_SEGMENT_H
 #define HWT_SEGMENT_H
@@ -134,7 +134,8 @@ static inline bool segment_ends_at(const lane_slot *slot)
 }
 
 /* Slots whose pages go back together; they end where such a piece of memory does. */
-#define PART_SIZE (RELEASE_SLOTS * sizeof(lane_slot))
+#define PART_SIZE     (RELEASE_SLOTS * sizeof(lane_slot))
+#define SEGMENT_PARTS (LANE_SLOTS / RELEASE_SLOTS)
 
 static inline bool segment_part_ends_at(const lane_slot *slot)
 {
@@ -191,10 +192,16 @@ static inline struct segment *segment_next(const struct segment *segment)
     return load_seq(&segment->next);
 }
 
-/* How far the producers of a lane have looked round its near, or its far, segments: hints. */
+/*
+ * How far the producers of a lane have looked round its near, or its far, segments, a few with each
+ * lap; those of a stretch (SURVEY_MOST) are decided on together. Hints, and in the producers' line.
+ */
 struct survey {
     _Atomic(struct segment *) at;      /* looked at last */
     _Atomic(struct segment *) leaving; /* a retired one that may have pages to give back, or NULL */
+    /* of the stretch that is being looked at: so many have been, what they had, one in use */
+    _Atomic uint32_t steps, in_use, taken;
+    _Atomic(struct segment *) last;
 };
 
 /* Those that are as far as `here` alone: a new one, linked in behind it. NULL: no memory. */
@@ -212,10 +219,15 @@ static inline bool segment_doubled(uint32_t before, uint32_t groups)
 bool segment_raise_groups(struct segment *segment, uint32_t groups);
 /* How many slots are taken, of SAMPLES that are looked at. */
 unsigned segment_sample(const struct segment *segment);
-/* Where to go on after the last slot of `here`; looks whether few are left, a stretch on. */
+/* Where to go on after the last slot of `here`; looks whether few are left, a little further. */
 struct segment *segment_after(struct segment *here, struct survey *survey);
-/* Gives back one part of what is leaving. False: none went, so there is time for other work. */
-bool segment_give_back(struct survey *survey);
+/* Any thread: is there anything to give back, perhaps? */
+static inline bool segment_is_leaving(const struct survey *survey)
+{
+    return load_acquire(&survey->leaving) != NULL;
+}
+/* Any thread: gives back up to so many parts of what is leaving. False: none went. */
+bool segment_give_back(struct survey *survey, unsigned most);
 
 /* ---- counting: any thread ---- */
 struct segment_tally {

@@ -51,6 +51,13 @@ struct lead {
     uint64_t most;     /* ... when it could be so much */
 };
 
+/* The worker's own: memory that is to go back (house.h). */
+struct house {
+    uint64_t next;  /* no piece before */
+    uint64_t pause; /* after the last one */
+    bool open;      /* there is something */
+};
+
 /*
  * The worker's own: touched by the worker thread; with HWT_DRIVE_CALLER by whoever is `driver`; by
  * stop once the worker has ended. The atomics are for readers elsewhere.
@@ -86,6 +93,7 @@ struct worker {
     uint64_t told_far; /* when the lanes were last told what is far away */
     struct look look;
     struct lead lead;
+    struct house house;
     struct pool_return *returns; /* per lane ... */
     bool may_return;             /* ... of which one may be worth being given back */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
@@ -97,7 +105,7 @@ struct worker {
 };
 
 /* What others ask the worker to do between two passes. */
-enum asked { ASKED_VISIT = 1, ASKED_DRAIN = 2 };
+enum asked { ASKED_VISIT = 1, ASKED_DRAIN = 2, ASKED_HOUSE = 4 };
 
 /* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for his end (driver.h). */
 enum driver {
@@ -153,9 +161,10 @@ struct hwt_timer {
     alignas(CACHE_PAIR) pthread_mutex_t mutex; /* phase, thread */
     pthread_cond_t stopped;
     pthread_t thread;
-    unsigned drains;        /* under `mutex`: calls of drain that are on; destroy waits for them */
-    struct visit *visits;   /* under `mutex`: calls that wait for the worker (visit.c) */
-    _Atomic uint32_t asked; /* of the worker, between two passes: enum asked */
+    unsigned drains;         /* under `mutex`: calls of drain that are on; destroy waits for them */
+    struct visit *visits;    /* under `mutex`: calls that wait for the worker (visit.c) */
+    _Atomic uint32_t asked;  /* of the worker, between two passes: enum asked */
+    _Atomic uint32_t untidy; /* 1: ASKED_HOUSE, and not done with; who sets it asks */
     bool has_thread;
     bool introduced;         /* the worker's own: worker_start has returned */
     _Atomic uint32_t driver; /* enum driver; futex word */

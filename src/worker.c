@@ -5,6 +5,7 @@
 #include "driver.h"
 #include "filing.h"
 #include "guard.h"
+#include "house.h"
 #include "intake.h"
 #include "lifecycle.h"
 #include "run.h"
@@ -317,7 +318,7 @@ static void sleep_until_due(hwt_timer *timer)
     if (!worker_plan(timer, &wake_before))
         return;
     until = wake_up_time(timer, wake_before, now);
-    until = min_u64(until, ahead_time(timer, until));
+    until = min_u64(min_u64(until, ahead_time(timer, until)), house_time(timer));
     if (until > now) {
         pay_wake(timer, now);
         park_sleep(&timer->park, until);
@@ -355,6 +356,8 @@ static void attend(hwt_timer *timer)
         visit_attend(timer);
     if (asked & ASKED_DRAIN && timer_is_ours(timer))
         attend_drain(timer);
+    if (asked & ASKED_HOUSE)
+        house_begin(timer);
 }
 
 static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
@@ -364,6 +367,7 @@ static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
         worker_pass(timer, false);
         if (must_leave(timer))
             return;
+        house_keep(timer);
         if (unlikely(load_relaxed(&timer->asked)))
             attend(timer);
         else if (!ahead_look(timer))

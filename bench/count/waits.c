@@ -3,7 +3,8 @@
  * How much may a single call have to do? Where a histogram of times shows what the machine does to
  * a thread (tail), this counts what the library itself does: each access to memory of each call of
  * schedule and of cancel, beside few and beside many timeouts that stay, and when these have been
- * cancelled and their memory is given back on the way of other calls. Like `lines`, it is the
+ * cancelled and their memory is given back: where there is a worker by him, otherwise on the way of
+ * other calls. Like `lines`, it is the
  * library compiled with -fsanitize=thread, with those of hooks.c in place of the sanitizer's.
  */
 #include <hwt.h>
@@ -96,10 +97,18 @@ static void pairs(uint64_t count, struct most *most)
 }
 
 /* ---- a case ---- */
-static void report(struct bench *b, const char *scenario, uint64_t count, const struct most *most)
-{
-    struct bench_row row = {"hwt", scenario, 1, count, "schedule, most", "accesses", LIMIT};
+struct scenario {
+    uint64_t count;
+    bool has_worker;
+};
 
+static void report(struct bench *b, const char *what, const struct scenario *s,
+                   const struct most *most)
+{
+    char name[48];
+    struct bench_row row = {"hwt", name, 1, s->count, "schedule, most", "accesses", LIMIT};
+
+    snprintf(name, sizeof(name), "%s, %s", what, s->has_worker ? "a worker's" : "a caller's");
     bench_value(b, &row, (double)most->schedule);
     row.metric = "cancel, most";
     bench_value(b, &row, (double)most->cancel);
@@ -113,12 +122,15 @@ static void report(struct bench *b, const char *scenario, uint64_t count, const 
 
 static void run(struct bench *b, void *arg)
 {
-    uint64_t count = *(uint64_t *)arg;
+    static uint64_t now = 1000000000;
+    const struct scenario *s = arg;
+    uint64_t count = s->count;
     hwt_timeout **others = bench_alloc(count * sizeof(hwt_timeout *));
     struct most growing = {0}, beside = {0}, going = {0}, after = {0};
 
     pin_to_cpu(0); /* one lane */
-    timer = bench_timer(0);
+    timer = s->has_worker ? bench_timer(HWT_MSEC(1))
+                          : bench_virtual_timer(HWT_WHEEL_HIERARCHICAL, HWT_MSEC(1), &now);
     for (uint64_t i = 0; i < count; i++)
         schedule(&others[i], &growing);
     for (unsigned i = 0; i < DEPTH; i++)
@@ -127,10 +139,10 @@ static void run(struct bench *b, void *arg)
     for (uint64_t i = 0; i < count; i++)
         cancel(others[i], &going);
     pairs(20 * count, &after);
-    report(b, "scheduled", count, &growing);
-    report(b, "pairs beside", count, &beside);
-    report(b, "cancelled", count, &going);
-    report(b, "pairs afterwards", count, &after);
+    report(b, "scheduled", s, &growing);
+    report(b, "pairs beside", s, &beside);
+    report(b, "cancelled", s, &going);
+    report(b, "pairs afterwards", s, &after);
 }
 
 int main(int argc, char **argv)
@@ -139,9 +151,11 @@ int main(int argc, char **argv)
     struct bench b;
 
     bench_open(&b, argc, argv, "what a single call does, counted");
-    for (unsigned i = 0; i < sizeof(counts) / sizeof(*counts) - (b.quick ? 1 : 0); i++) {
-        bench_progress(&b, "beside %lu", (unsigned long)counts[i]);
-        bench_isolated(&b, run, &counts[i]);
+    for (unsigned i = 0; i < 2 * (sizeof(counts) / sizeof(*counts) - (b.quick ? 1 : 0)); i++) {
+        struct scenario s = {counts[i / 2], i % 2 == 0};
+
+        bench_progress(&b, "beside %lu", (unsigned long)s.count);
+        bench_isolated(&b, run, &s);
     }
     return bench_close(&b);
 }

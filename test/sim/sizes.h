@@ -16,6 +16,8 @@
 #define FEW_BELOW        2u
 #define RELEASE_SLOTS    2u
 #define SURVEY_MOST      2u
+#define ROOM_MOST        2u
+#define LAP_MOST         2u
 #define LOOKS            1
 #define LOOK_NS          6000 /* three segments: a look 72 ticks ahead */
 #define AHEAD_FROM       3u

@@ -386,6 +386,8 @@ static size_t resident(void)
     return parts;
 }
 
+enum { MANY_LAPS = 400 * LANE_SLOTS };
+
 /* G6: when few are left the pages go back, but not what was counted there; they are used again. */
 Test(lane, a_lane_becomes_smaller)
 {
@@ -395,21 +397,21 @@ Test(lane, a_lane_becomes_smaller)
     full = resident();
     for (size_t i = 0; i < node_count; i++)
         cr_assert(lane_withdraw(&node[i]));
-    for (size_t i = 0; i < 100 * LANE_SLOTS; i++) {
+    for (size_t i = 0; i < MANY_LAPS; i++) {
         submit(0);
         cr_assert(lane_withdraw(&node[0]));
     }
     cr_assert_lt(resident(), full / 2);
-    check_tally(node_count + 100 * LANE_SLOTS, node_count + 100 * LANE_SLOTS);
+    check_tally(node_count + MANY_LAPS, node_count + MANY_LAPS);
     submit_range(0, node_count);
     cr_assert_leq(segments(), NODE_SEGMENTS + 1);
-    check_tally(2 * node_count + 100 * LANE_SLOTS, node_count + 100 * LANE_SLOTS);
+    check_tally(2 * node_count + MANY_LAPS, node_count + MANY_LAPS);
     cr_assert_eq(sweep(), node_count);
 }
 
 /* ---- a stretch of the ring at a time ---- */
 
-enum { RING = 3 * SURVEY_MOST - 2 };
+enum { RING = 3 * SURVEY_MOST - 2, LAPS = SURVEY_MOST / LAP_MOST };
 
 static struct survey *survey(void)
 {
@@ -469,7 +471,7 @@ Test(lane, room_is_looked_for_a_stretch_at_a_time)
     empty(roomy);
     while ((found = segment_with_room(&lanes.store, lane->first, survey())) != roomy) {
         crowd(found);
-        cr_assert_leq(++looks, RING / SURVEY_MOST + 1);
+        cr_assert_leq(++looks, RING / ROOM_MOST + 1);
     }
     cr_assert_leq(segments(), RING + looks);
     cr_assert_eq(segment_with_room(&lanes.store, lane->first, survey())->far, false);
@@ -564,20 +566,26 @@ Test(lane, a_ring_becomes_smaller_by_stretches)
         here = segment_next(here);
     } while (here != lane->first);
     for (size_t before = RING; before > 1; before = in_use()) {
-        cr_assert_leq(++laps, 2 * RING);
+        cr_assert_leq(++laps, 2 * RING * LAPS);
         here = segment_after(here, survey());
         cr_assert_geq(in_use() + 1, before);
     }
     cr_assert_eq(segment_after(here, survey()), here);
     cr_assert_eq(in_use(), 1);
-    for (size_t looks = 0; looks < 2 * RING; looks++) {
-        while (segment_give_back(survey()))
+    for (size_t looks = 0; looks < 2 * RING * LAPS; looks++) {
+        while (segment_give_back(survey(), 1))
             parts++;
         segment_after(here, survey());
     }
     cr_assert_geq(parts, (RING - 1) * (LANE_SLOTS / RELEASE_SLOTS));
     for (struct segment *s = segment_next(here); s != here; s = segment_next(s))
         cr_assert(s->far || load_relaxed(&s->released) == (1u << LANE_SLOTS / RELEASE_SLOTS) - 1);
+}
+
+static void end_a_stretch(struct segment *here)
+{
+    for (unsigned laps = 0; laps < LAPS; laps++)
+        segment_after(here, survey());
 }
 
 /* Of the few that are looked at in each, an eighth is the least that keeps all in use. */
@@ -594,12 +602,79 @@ Test(lane, what_is_in_use_does_not_retire)
     } while (here != lane->first);
     for (struct segment *s = next_of(here); put < least; s = next_of(s), put++)
         store_relaxed(&s->slot[every * (LANE_SLOTS / SAMPLES)], packed_make(&node[put], 0));
-    segment_after(here, survey());
+    end_a_stretch(here);
     cr_assert_eq(in_use(), RING, "in %zu of %u", put, in_stretch);
     store_relaxed(&next_of(here)->slot[every * (LANE_SLOTS / SAMPLES)], 0);
     store_release(&survey()->at, here);
-    segment_after(here, survey());
+    end_a_stretch(here);
     cr_assert_eq(in_use(), RING - 1, "in one less");
+}
+
+/* A few with each lap; what they had is decided on at the end of the stretch. */
+Test(lane, a_stretch_is_looked_at_by_laps)
+{
+    struct segment *here = lane->first, *at = lane->first;
+
+    make_ring();
+    for (struct segment *s = next_of(here); s != here; s = next_of(s))
+        empty(s);
+    for (unsigned laps = 1; laps < LAPS; laps++) {
+        segment_after(here, survey());
+        for (unsigned i = 0; i < LAP_MOST; i++)
+            at = next_of(at);
+        cr_assert_eq(survey()->at, at, "after %u laps", laps);
+        cr_assert_eq(in_use(), RING, "after %u laps", laps);
+    }
+    segment_after(here, survey());
+    cr_assert_eq(in_use(), RING - 1);
+}
+
+/* Where there is a worker submissions give nothing back, and he takes what lies side by side. */
+Test(lane, a_keeper_gives_back)
+{
+    struct segment *here = lane->first, *leaving;
+    lane_slot *last = &here->slot[RELEASE_SLOTS - 1];
+
+    lanes.has_keeper = true;
+    lane_use(lane);
+    make_ring();
+    store_release(&lane->tail[0], last);
+    cr_assert_not(lane_turn(lane, last), "nothing to be done");
+    leaving = next_of(here);
+    empty(leaving);
+    store_relaxed(&leaving->retired, 1);
+    store_release(&survey()->leaving, leaving);
+    cr_assert_not(lane_turn(lane, last), "no tail is there any more");
+    store_release(&lane->tail[0], last);
+    cr_assert(lane_turn(lane, last));
+    cr_assert_eq(load_relaxed(&lane->tail[0]), last + 1);
+    cr_assert_eq(leaving->released, 0);
+    cr_assert(lanes_give_back(&lanes));
+    cr_assert_eq(leaving->released, (1u << SEGMENT_PARTS) - 1);
+    cr_assert_not(lanes_give_back(&lanes), "it has given all");
+    cr_assert_null(survey()->leaving);
+}
+
+/* What is in use, or went before, lies between: its neighbours go, it stays. */
+Test(lane, parts_go_together_up_to_one_in_use)
+{
+    struct segment *leaving;
+
+    make_ring();
+    leaving = next_of(lane->first);
+    empty(leaving);
+    store_relaxed(&leaving->slot[2 * RELEASE_SLOTS], packed_make(&node[0], 0));
+    store_relaxed(&leaving->slot[RELEASE_SLOTS], packed_make(NULL, 5));
+    store_relaxed(&leaving->retired, 1);
+    store_release(&survey()->leaving, leaving);
+    cr_assert(segment_give_back(survey(), SEGMENT_PARTS));
+    cr_assert_eq(leaving->released, 3, "two of them");
+    cr_assert_eq(leaving->carried, 5, "nothing is counted twice, or lost");
+    cr_assert_not(segment_give_back(survey(), SEGMENT_PARTS), "the third");
+    cr_assert_eq(leaving->slot[2 * RELEASE_SLOTS], packed_make(&node[0], 0));
+    cr_assert(segment_give_back(survey(), SEGMENT_PARTS));
+    cr_assert_eq(leaving->released, ((1u << SEGMENT_PARTS) - 1) & ~4u);
+    cr_assert_not(segment_give_back(survey(), SEGMENT_PARTS), "these went before");
 }
 
 /* A part that holds one keeps its page; its slots are open again. */
@@ -623,7 +698,7 @@ static unsigned given_back(unsigned looks)
     unsigned given = 0;
 
     while (looks-- > 0)
-        given += segment_give_back(survey());
+        given += segment_give_back(survey(), 1);
     return given;
 }
 

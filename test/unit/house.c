@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * House-keeping (G6, G7): what a peak needed goes back to the system, and where there is a worker
+ * no submission makes the system call for it.
+ */
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "house.h"
+#include "pool.h"
+#include "submit.h"
+#include "support.h"
+
+enum { FEW = 256, ROUNDS = 400, ROUND = 20000 };
+
+TestSuite(house, .init = test_arm);
+
+/* What goes back to the system goes through here: by the test's own thread, and by others. */
+static _Thread_local bool producer;
+static atomic_size_t by_producer, by_others, calls;
+
+int madvise(void *memory, size_t size, int advice)
+{
+    if (advice == MADV_DONTNEED) {
+        atomic_fetch_add(producer ? &by_producer : &by_others, size);
+        atomic_fetch_add(&calls, 1);
+    }
+    return (int)syscall(SYS_madvise, memory, size, advice);
+}
+
+static hwt_timer *open_timer(hwt_drive drive)
+{
+    hwt_timer *timer = NULL;
+    hwt_config config;
+
+    hwt_config_init(&config);
+    config.drive = drive;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    producer = true;
+    return timer;
+}
+
+static void schedule(hwt_timer *timer, hwt_timeout **place)
+{
+    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), place), 0);
+}
+
+static void drop(hwt_timeout *timeout)
+{
+    cr_assert(hwt_timeout_cancel(timeout));
+    hwt_timeout_unref(timeout);
+}
+
+/* Under valgrind a few segments will do. */
+static size_t many(void)
+{
+    return getenv("HWT_VALGRIND") ? 3 * LANE_SLOTS : 150000;
+}
+
+/* Half of the memory of so many; or of the slots of one segment. */
+static size_t enough(void)
+{
+    return getenv("HWT_VALGRIND") ? LANE_SLOTS * sizeof(lane_slot) / 2
+                                  : many() * (CACHE_LINE + sizeof(lane_slot)) / 2;
+}
+
+static void have_a_peak(hwt_timer *timer)
+{
+    size_t count = many();
+    hwt_timeout **handles = calloc(count, sizeof(hwt_timeout *));
+
+    cr_assert(handles);
+    for (size_t i = 0; i < count; i++)
+        schedule(timer, &handles[i]);
+    for (size_t i = 0; i < count; i++)
+        drop(handles[i]);
+    free(handles);
+}
+
+/* Until so much has gone back, but not for ever. */
+static void go_on(hwt_timer *timer)
+{
+    static hwt_timeout *ring[FEW];
+
+    for (size_t i = 0; i < FEW; i++)
+        schedule(timer, &ring[i]);
+    for (size_t round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < ROUND; i++) {
+            drop(ring[i % FEW]);
+            schedule(timer, &ring[i % FEW]);
+        }
+        if (atomic_load(&by_producer) + atomic_load(&by_others) >= enough())
+            break;
+        sleep_ms(2);
+    }
+    for (size_t i = 0; i < FEW; i++)
+        drop(ring[i]);
+}
+
+Test(house, it_is_the_worker_who_gives_back)
+{
+    hwt_timer *timer = open_timer(HWT_DRIVE_WORKER);
+    uint64_t wakeups;
+
+    have_a_peak(timer);
+    go_on(timer);
+    cr_assert_eq(by_producer, 0, "a submission gave memory back");
+    cr_assert_geq(by_others, enough(), "only %zu of %zu", (size_t)by_others, enough());
+    for (unsigned tries = 0; load_acquire(&timer->untidy); tries++) {
+        cr_assert_lt(tries, 1000, "he never ends");
+        sleep_ms(10);
+    }
+    wakeups = stats_of(timer).wakeups;
+    sleep_ms(100);
+    cr_assert_leq(stats_of(timer).wakeups, wakeups + 1, "he goes on waking up");
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+Test(house, where_the_caller_drives_submissions_do_it)
+{
+    hwt_timer *timer = open_timer(HWT_DRIVE_CALLER);
+
+    have_a_peak(timer);
+    go_on(timer);
+    cr_assert_geq(by_producer, enough());
+    cr_assert_eq(by_others, 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* ---- a worker's time: the clock is the test's ---- */
+
+static void begin(rig *r, hwt_wheel_kind wheel)
+{
+    cr_assert_eq(rig_start(r, wheel, HWT_SEC(1000)), 0);
+    r->timer->lanes.has_keeper = true;
+    timer_act(r->timer);
+}
+
+static uint64_t now_of(const rig *r)
+{
+    return timer_now(r->timer);
+}
+
+static void set_now(rig *r, uint64_t now)
+{
+    virtual_set(&r->clock, now);
+}
+
+static void ask(hwt_timer *timer)
+{
+    house_ask(timer);
+    cr_assert_eq(exchange_seq(&timer->asked, 0), ASKED_HOUSE);
+    house_ask(timer);
+    cr_assert_eq(load_seq(&timer->asked), 0, "he has been");
+    house_begin(timer);
+}
+
+/* A near segment retires, or a far one. */
+static void leave(struct lane *lane, bool far)
+{
+    struct segment *here = far ? segment_next(lane->first) : lane->first;
+    struct segment *segment = segment_add(here->store, here);
+
+    cr_assert(segment && segment->far == far);
+    store_relaxed(&segment->retired, 1);
+    store_release(&lane->survey[far].leaving, segment);
+}
+
+WHEEL_TEST(house, one_piece_then_a_pause)
+{
+    static hwt_timeout held;
+    struct house *house;
+    struct lane *lane;
+    lane_slot *slot;
+    uint64_t pause;
+    rig r;
+
+    begin(&r, wheel);
+    house = &r.timer->worker.house;
+    lane = r.timer->lanes.lane;
+    lane_use(lane);
+    leave(lane, false);
+    slot = &lane->survey[0].leaving->slot[RELEASE_SLOTS + 1];
+    store_relaxed(slot, packed_make(&held, 0));
+    cr_assert_eq(house_time(r.timer), UINT64_MAX);
+    house_keep(r.timer);
+    cr_assert_eq(calls, 0, "nobody has asked");
+    ask(r.timer);
+    house_keep(r.timer); /* this clock stands still: all that can go is one piece */
+    cr_assert_eq(calls, 2, "parts that lie side by side go together");
+    cr_assert_eq(by_others, (SEGMENT_PARTS - 1) * PART_SIZE);
+    cr_assert_gt(house_time(r.timer), now_of(&r));
+    store_relaxed(slot, 0);
+    house_keep(r.timer);
+    cr_assert_eq(calls, 2, "not before the pause is over");
+    set_now(&r, house_time(r.timer));
+    house_keep(r.timer);
+    cr_assert_eq(calls, 3);
+    cr_assert(house->open && load_relaxed(&r.timer->untidy));
+
+    set_now(&r, house_time(r.timer));
+    house_keep(r.timer);
+    cr_assert(!house->open && !load_relaxed(&r.timer->untidy), "nothing is left");
+    cr_assert_eq(house_time(r.timer), UINT64_MAX, "nobody is woken for it");
+    for (unsigned i = 0; i < 20; i++) { /* of no use */
+        pause = house->pause;
+        set_now(&r, house->next);
+        ask(r.timer);
+        house_keep(r.timer);
+        cr_assert(!house->open);
+        cr_assert(house->pause == 2 * pause || house->pause == HWT_SEC(1));
+        cr_assert_eq(house->next, now_of(&r) + house->pause);
+    }
+    cr_assert_eq(house->pause, HWT_SEC(1));
+    rig_close(&r);
+}
+
+/* Whoever goes through a part asks, once; and nothing happens while nothing is to be done. */
+WHEEL_TEST(house, the_end_of_a_part_asks)
+{
+    struct lane *lane;
+    rig r;
+
+    begin(&r, wheel);
+    for (size_t i = 0; i < 2 * RELEASE_SLOTS; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, HWT_SEC(1), NULL), 0);
+    cr_assert_eq(load_relaxed(&r.timer->asked), 0);
+    for (unsigned i = 0; (lane = lanes_next_used(&r.timer->lanes, &i)) != NULL;)
+        leave(lane, true);
+    for (size_t i = 0; i < 2 * RELEASE_SLOTS * r.timer->lanes.count; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, HWT_SEC(1), NULL), 0);
+    cr_assert_eq(load_relaxed(&r.timer->asked), ASKED_HOUSE);
+    cr_assert_eq(load_relaxed(&r.timer->untidy), 1);
+    cr_assert_eq(calls, 0);
+    rig_close(&r);
+}
