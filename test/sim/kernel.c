@@ -24,6 +24,7 @@
 #define COARSE   UINT64_C(4000000)
 #define BOOTTIME UINT64_C(5000000000) /* CLOCK_BOOTTIME is so far ahead */
 #define PAGE     512                  /* a slab (sizes.h) */
+#define PIECE    16                   /* a part of a segment: what goes back at least */
 
 static uint64_t to_ns(const struct timespec *ts)
 {
@@ -94,7 +95,7 @@ int sim_sched_getcpu(void)
 
 long sim_sysconf(int name)
 {
-    return name == _SC_PAGESIZE ? PAGE : 2; /* CPUs */
+    return name == _SC_PAGESIZE ? PIECE : 2; /* CPUs */
 }
 
 /* ---- futex, and the one write that is made past the C library ---- */

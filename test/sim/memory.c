@@ -902,7 +902,7 @@ bool memory_is_poisoned(const void *address)
 
 /*
  * The pages go, and come again as zeros. As if written atomically: who comes too late may look at a
- * free block's word.
+ * free block's word, or at a slot of a lane, of which there are fewer than fill a block.
  */
 void memory_clear_pages(void *memory, size_t size)
 {
@@ -911,8 +911,8 @@ void memory_clear_pages(void *memory, size_t size)
     for (uintptr_t at = from; at < from + size; at += BLOCK) {
         SIM_CHECK(!alive[(at - ARENA) / BLOCK], "pages go from under a block in use: %#jx",
                   (uintmax_t)at);
-        for (unsigned i = 0; i < BLOCK; i += 8)
-            access_cell(cell_of(at + i), 8, 0, 8, at + i, true, i < WORD_BYTES);
+        for (unsigned i = 0; i < BLOCK && at + i < from + size; i += 8)
+            access_cell(cell_of(at + i), 8, 0, 8, at + i, true, i < WORD_BYTES || size < BLOCK);
     }
     memset(memory, 0, size);
 }
