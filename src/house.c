@@ -14,8 +14,10 @@
 #define PAUSE_LEAST UINT64_C(1000000)
 #define PAUSE_MOST  UINT64_C(1000000000)
 
-void house_ask(hwt_timer *timer)
+void house_ask(void *keeper)
 {
+    hwt_timer *timer = keeper;
+
     if (!load_relaxed(&timer->untidy) && !exchange_acq_rel(&timer->untidy, 1))
         timer_ask(timer, ASKED_HOUSE);
 }

@@ -11,8 +11,8 @@
 
 #include "timer.h"
 
-/* Any thread: unless he has been asked, and is not done with it. */
-void house_ask(hwt_timer *timer);
+/* Of a timer (lanes.ask_keeper): unless he has been asked, and is not done with it. Any thread. */
+void house_ask(void *keeper);
 
 /* ---- only the worker, between two passes ---- */
 

@@ -131,59 +131,43 @@ static const struct lanes *lanes_of(const struct segment *segment)
 }
 
 /*
- * Once for so many submissions: time to give back what is not needed any more, a piece of it. True:
- * there is something, and it is the worker who does that.
+ * Once for so many submissions: time to give back what is not needed any more, a piece of it; or to
+ * ask him whose work that is.
  */
-static bool keep_house(const struct segment *segment)
+static void keep_house(const struct segment *segment)
 {
     struct survey *survey = survey_of(segment);
+    const struct lanes *lanes = lanes_of(segment);
 
-    if (lanes_of(segment)->has_keeper)
-        return segment_is_leaving(survey) || pool_must_ease();
-    if (!segment_give_back(survey, 1))
-        pool_ease_on();
-    return false;
+    if (!lanes->ask_keeper) {
+        if (!segment_give_back(survey, 1))
+            pool_ease_on();
+    } else if (segment_is_leaving(survey) || pool_must_ease()) {
+        lanes->ask_keeper(lanes->keeper);
+    }
 }
 
-static lane_slot *next_segment(struct segment *segment, bool *for_the_worker)
-{
-    pool_ease();
-    *for_the_worker = keep_house(segment);
-    return segment_after(segment, survey_of(segment))->slot;
-}
-
-static lane_slot *go_on_after(lane_slot *slot, bool *for_the_worker)
-{
-    if (segment_ends_at(slot + 1))
-        return next_segment(segment_of(slot), for_the_worker);
-    *for_the_worker = keep_house(segment_of(slot));
-    return slot + 1;
-}
-
-/* Where the worker is not told; the next one who comes to such an end may tell him. */
 __attribute__((noinline)) lane_slot *lane_next_segment(struct segment *segment)
 {
-    bool for_the_worker;
-
-    return next_segment(segment, &for_the_worker);
+    pool_ease();
+    keep_house(segment);
+    return segment_after(segment, survey_of(segment))->slot;
 }
 
 __attribute__((noinline)) lane_slot *lane_go_on_after(lane_slot *slot)
 {
-    bool for_the_worker;
-
-    return go_on_after(slot, &for_the_worker);
+    if (segment_ends_at(slot + 1))
+        return lane_next_segment(segment_of(slot));
+    keep_house(segment_of(slot));
+    return slot + 1;
 }
 
-bool lane_turn(struct lane *lane, lane_slot *slot)
+void lane_turn(struct lane *lane, lane_slot *slot)
 {
-    bool for_the_worker = false;
-
     for (unsigned far = 0; far < 2; far++) {
         if (load_acquire(&lane->tail[far]) == slot)
-            store_release(&lane->tail[far], go_on_after(slot, &for_the_worker));
+            store_release(&lane->tail[far], lane_go_on_after(slot));
     }
-    return for_the_worker;
 }
 
 static bool give_back(struct survey *survey)

@@ -46,7 +46,7 @@ typedef _Atomic(hwt_timeout *) rearmed_place;
 struct lane {
     /* written by the producers on this CPU at every submission */
     alignas(CACHE_PAIR) _Atomic(lane_slot *) tail[2]; /* the next one to try, near and far: hints */
-    struct survey survey[2];                          /* of these segments, once a lap */
+    struct survey survey[2]; /* of these segments, once a lap; who gives back clears `leaving` */
 
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
     alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* not above that of any of its segments */
@@ -81,7 +81,9 @@ struct lanes {
     _Atomic uint64_t *used;    /* by lane: was there ever anything to tell? (C21) */
     _Atomic uint64_t far_from; /* deadlines from here on are far; the worker's, now and then */
     void *memory;
-    bool has_keeper;            /* set before they are used: a worker, who gives back (house.h) */
+    /* set before they are used: asks a worker to give back (house.h); NULL: submissions do it */
+    void (*ask_keeper)(void *keeper);
+    void *keeper;
     struct segment_store store; /* of all segments */
 };
 

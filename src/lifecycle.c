@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "house.h"
 #include "intake.h"
 #include "pool.h"
 #include "registry.h"
@@ -76,7 +77,10 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
 {
     int result = lanes_create(&timer->lanes, platform_cpu_count(), config->reserve);
 
-    timer->lanes.has_keeper = config->drive == HWT_DRIVE_WORKER;
+    if (config->drive == HWT_DRIVE_WORKER) {
+        timer->lanes.ask_keeper = house_ask;
+        timer->lanes.keeper = timer;
+    }
     if (result == 0) {
         timer->worker.returns = calloc(timer->lanes.count, sizeof *timer->worker.returns);
         result = timer->worker.returns ? 0 : -ENOMEM;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "extra.h"
-#include "house.h"
 #include "lifecycle.h"
 #include "quota.h"
 #include "release.h"
@@ -159,8 +158,8 @@ static __attribute__((noinline)) int tell(hwt_timer *timer, lane_slot *slot, uin
     int result = lane_publish(lane, slot, filled, deadline);
 
     result = conclude(timer, packed_timeout(filled), deadline, handle, before, result);
-    if (segment_part_ends_at(slot + 1) && lane_turn(lane, slot))
-        house_ask(timer);
+    if (segment_part_ends_at(slot + 1))
+        lane_turn(lane, slot);
     return result;
 }
 

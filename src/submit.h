@@ -20,8 +20,8 @@ lane_slot *lane_go_on_after(lane_slot *slot);          /* the last one of a part
 int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
                         uint64_t deadline);
 int lane_settle(struct lane *lane, lane_slot *slot, uint64_t filled);
-/* A tail that has stayed on the last slot of a part goes on. True: house_ask (house.h). */
-bool lane_turn(struct lane *lane, lane_slot *slot);
+/* A tail that has stayed on the last slot of a part goes on. */
+void lane_turn(struct lane *lane, lane_slot *slot);
 
 HOT void lane_lower(_Atomic uint64_t *bound, uint64_t deadline)
 {

@@ -164,7 +164,7 @@ struct hwt_timer {
     unsigned drains;         /* under `mutex`: calls of drain that are on; destroy waits for them */
     struct visit *visits;    /* under `mutex`: calls that wait for the worker (visit.c) */
     _Atomic uint32_t asked;  /* of the worker, between two passes: enum asked */
-    _Atomic uint32_t untidy; /* 1: ASKED_HOUSE, and not done with; who sets it asks */
+    _Atomic uint32_t untidy; /* 1: ASKED_HOUSE; who sets it asks, the worker clears it (C18) */
     bool has_thread;
     bool introduced;         /* the worker's own: worker_start has returned */
     _Atomic uint32_t driver; /* enum driver; futex word */

@@ -4,8 +4,8 @@
  * a thread (tail), this counts what the library itself does: each access to memory of each call of
  * schedule and of cancel, beside few and beside many timeouts that stay, and when these have been
  * cancelled and their memory is given back: where there is a worker by him, otherwise on the way of
- * other calls. Like `lines`, it is the
- * library compiled with -fsanitize=thread, with those of hooks.c in place of the sanitizer's.
+ * other calls. Like `lines`, it is the library compiled with -fsanitize=thread, with those of
+ * hooks.c in place of the sanitizer's.
  */
 #include <hwt.h>
 

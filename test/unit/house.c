@@ -32,13 +32,14 @@ int madvise(void *memory, size_t size, int advice)
     return (int)syscall(SYS_madvise, memory, size, advice);
 }
 
-static hwt_timer *open_timer(hwt_drive drive)
+static hwt_timer *open_timer(hwt_drive drive, uint64_t max_pending)
 {
     hwt_timer *timer = NULL;
     hwt_config config;
 
     hwt_config_init(&config);
     config.drive = drive;
+    config.max_pending = max_pending;
     cr_assert_eq(hwt_timer_create(&timer, &config), 0);
     producer = true;
     return timer;
@@ -103,7 +104,7 @@ static void go_on(hwt_timer *timer)
 
 Test(house, it_is_the_worker_who_gives_back)
 {
-    hwt_timer *timer = open_timer(HWT_DRIVE_WORKER);
+    hwt_timer *timer = open_timer(HWT_DRIVE_WORKER, 0);
     uint64_t wakeups;
 
     have_a_peak(timer);
@@ -120,9 +121,21 @@ Test(house, it_is_the_worker_who_gives_back)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/* Whatever way a submission goes: here each has its place counted. */
+Test(house, he_is_asked_by_all_submissions)
+{
+    hwt_timer *timer = open_timer(HWT_DRIVE_WORKER, 1000000);
+
+    have_a_peak(timer);
+    go_on(timer);
+    cr_assert_eq(by_producer, 0, "a submission gave memory back");
+    cr_assert_geq(by_others, enough(), "only %zu of %zu", (size_t)by_others, enough());
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
 Test(house, where_the_caller_drives_submissions_do_it)
 {
-    hwt_timer *timer = open_timer(HWT_DRIVE_CALLER);
+    hwt_timer *timer = open_timer(HWT_DRIVE_CALLER, 0);
 
     have_a_peak(timer);
     go_on(timer);
@@ -136,7 +149,8 @@ Test(house, where_the_caller_drives_submissions_do_it)
 static void begin(rig *r, hwt_wheel_kind wheel)
 {
     cr_assert_eq(rig_start(r, wheel, HWT_SEC(1000)), 0);
-    r->timer->lanes.has_keeper = true;
+    r->timer->lanes.ask_keeper = house_ask;
+    r->timer->lanes.keeper = r->timer;
     timer_act(r->timer);
 }
 

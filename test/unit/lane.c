@@ -629,25 +629,30 @@ Test(lane, a_stretch_is_looked_at_by_laps)
     cr_assert_eq(in_use(), RING - 1);
 }
 
-/* Where there is a worker submissions give nothing back, and he takes what lies side by side. */
-Test(lane, a_keeper_gives_back)
+static void ask(void *keeper)
+{
+    ++*(unsigned *)keeper;
+}
+
+/* Submissions give nothing back then, and he takes what lies side by side at once. */
+Test(lane, a_keeper_is_asked)
 {
     struct segment *here = lane->first, *leaving;
     lane_slot *last = &here->slot[RELEASE_SLOTS - 1];
+    unsigned asked = 0;
 
-    lanes.has_keeper = true;
+    lanes.ask_keeper = ask;
+    lanes.keeper = &asked;
     lane_use(lane);
     make_ring();
-    store_release(&lane->tail[0], last);
-    cr_assert_not(lane_turn(lane, last), "nothing to be done");
+    cr_assert_eq(lane_go_on_after(last), last + 1);
+    cr_assert_eq(asked, 0, "nothing is to be done");
     leaving = next_of(here);
     empty(leaving);
     store_relaxed(&leaving->retired, 1);
     store_release(&survey()->leaving, leaving);
-    cr_assert_not(lane_turn(lane, last), "no tail is there any more");
-    store_release(&lane->tail[0], last);
-    cr_assert(lane_turn(lane, last));
-    cr_assert_eq(load_relaxed(&lane->tail[0]), last + 1);
+    cr_assert_eq(lane_go_on_after(last), last + 1);
+    cr_assert_eq(asked, 1);
     cr_assert_eq(leaving->released, 0);
     cr_assert(lanes_give_back(&lanes));
     cr_assert_eq(leaving->released, (1u << SEGMENT_PARTS) - 1);
