@@ -349,6 +349,7 @@ for what in "$@"; do
     sim) set_limit sim && plain_program sim/search test/sim/run.sh ;;
     model) side_by_side < <(names model | tac) ;; # spin's first: they take the longest
     check) side_by_side < <(names check) ;;
+    packages) side_by_side < <(names packages | tac) ;; # same_bytes and release first
     */*) run_one "$what" ;;
     *) run_folder "$what" ;;
     esac
