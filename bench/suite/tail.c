@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The worst that a single call takes: schedule, and cancel with the handle dropped, each timed by
- * itself in every one of many threads; alone, beside a million that are due at one tick, beside
- * timers that come and go with all their memory, beside ten million, and after two million, whose
- * memory is given back meanwhile. What the machine itself takes from a thread is sampled in
- * between, in the same threads: as long a time in which only the clock is read. `own` is the worst
- * without the time in which the thread was ready and others ran, by the kernel's account: what is
- * left is the call's, and what the host and interrupts take.
+ * itself in every one of many threads; alone, beside a million that are due at one tick (and
+ * `these`, by the one thread that schedules them), beside timers that come and go with all their
+ * memory, beside ten million, and after two million, whose memory is given back meanwhile. What the
+ * machine itself takes from a thread is sampled in between, in the same threads: as long a time in
+ * which only the clock is read. `own` is the worst without the time in which the thread was ready
+ * and others ran, by the kernel's account: what is left is the call's, and what the host and
+ * interrupts take.
  */
 #include "producer.h"
 
@@ -81,11 +82,11 @@ static double at_percent(const struct histogram *h, double percent)
 }
 
 /* ---- a thread ---- */
-enum { SCHEDULE, CANCEL, NOTHING, KINDS };
+enum { SCHEDULE, CANCEL, NOTHING, BESIDE, KINDS };
 
 struct caller {
     _Alignas(2 * BENCH_LINE) struct producer *p;
-    struct histogram took[KINDS];
+    struct histogram took[BESIDE];
 };
 
 static void fill(void *self)
@@ -138,8 +139,21 @@ static const struct work calls = {fill, call_batch, drop_all};
 struct beside {
     pthread_t thread;
     hwt_timer *timer;
+    struct histogram took; /* its own calls */
     _Atomic bool stop;
 };
+
+static void submit_timed(struct beside *beside, uint64_t at, unsigned number)
+{
+    uint64_t begin;
+
+    if (number % BENCH_BATCH == 0)
+        queued = thread_queue_ns();
+    begin = clock_ns();
+    bench_check(hwt_new_timeout_at(beside->timer, bench_ignore, NULL, at, NULL),
+                "hwt_new_timeout_at");
+    record(&beside->took, clock_ns() - begin);
+}
 
 static void *bursts(void *arg)
 {
@@ -149,8 +163,7 @@ static void *bursts(void *arg)
         uint64_t at = hwt_timer_now(beside->timer) + HWT_MSEC(300);
 
         for (unsigned i = 0; i < 1000000; i++)
-            bench_check(hwt_new_timeout_at(beside->timer, bench_ignore, NULL, at, NULL),
-                        "hwt_new_timeout_at");
+            submit_timed(beside, at, i);
         while (hwt_timer_now(beside->timer) < at && !atomic_load(&beside->stop))
             sleep_ns(HWT_MSEC(10));
     }
@@ -241,8 +254,9 @@ static void run(struct bench *b, void *arg)
     if (tail->scenario->beside)
         pthread_join(beside.thread, NULL);
     for (unsigned i = 0; i < tail->threads; i++)
-        for (unsigned kind = 0; kind < KINDS; kind++)
+        for (unsigned kind = 0; kind < BESIDE; kind++)
             add(&tail->took[kind], &callers[i].took[kind]);
+    add(&tail->took[BESIDE], &beside.took);
     hwt_timer_destroy(beside.timer);
     free(callers);
     free(p);
@@ -250,7 +264,7 @@ static void run(struct bench *b, void *arg)
 
 static void report(struct bench *b, const struct tail *tail)
 {
-    static const char *const call[KINDS] = {"schedule", "cancel", "clock reads"};
+    static const char *const call[KINDS] = {"schedule", "cancel", "clock reads", "these"};
     static const double percents[] = {50, 99, 99.9, 99.99, 99.999};
     char scenario[64], metric[32];
 
@@ -259,6 +273,8 @@ static void report(struct bench *b, const struct tail *tail)
         struct bench_row row = {
             kind == NOTHING ? "kernel" : "hwt", scenario, tail->threads, h->n, metric, "us", 0};
 
+        if (h->n == 0)
+            continue;
         snprintf(scenario, sizeof(scenario), "%s, %s", call[kind], tail->scenario->name);
         for (unsigned i = 0; i < sizeof(percents) / sizeof(*percents); i++) {
             snprintf(metric, sizeof(metric), "p%g", percents[i]);
