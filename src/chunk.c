@@ -7,7 +7,8 @@
 
 #include "platform.h"
 
-#define LOT_MOST 4096 /* large chunks: 2 MB */
+#define LOT_MOST  4096               /* large chunks: 2 MB */
+#define MEET_SIZE ((size_t)32 << 10) /* whose pages are asked for together */
 
 /* In place of the room of a chunk that is free; `used` then tells whether it ever was in use. */
 #define FREE_SMALL 1
@@ -99,6 +100,16 @@ static bool grow(struct chunk_store *store, size_t count)
     return true;
 }
 
+/* Small pages, several at once, where the first of them is come to: each would be waited for. */
+static void meet_pages(const struct chunk_lot *lot)
+{
+    size_t rest = (lot->units - lot->opened) * CHUNK_SMALL_SIZE;
+
+    if (!is_mapped(lot->units) && lot->opened * CHUNK_SMALL_SIZE % MEET_SIZE == 0)
+        platform_populate_pages(lot->chunks + lot->opened * CHUNK_SMALL_SIZE,
+                                rest < MEET_SIZE ? rest : MEET_SIZE);
+}
+
 /* A large one that never was in use; NULL: there is none. */
 static struct ring *open_fresh(struct chunk_store *store)
 {
@@ -107,6 +118,7 @@ static struct ring *open_fresh(struct chunk_store *store)
 
     if (!lot)
         return NULL;
+    meet_pages(lot);
     memory = lot->chunks + lot->opened * CHUNK_SMALL_SIZE;
     lot->opened += CHUNK_SPLIT;
     store->fresh -= CHUNK_SPLIT;

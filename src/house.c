@@ -13,13 +13,67 @@
 /* And so long anyway: it is a wake-up. After pieces of no use ever longer, a second at most. */
 #define PAUSE_LEAST UINT64_C(1000000)
 #define PAUSE_MOST  UINT64_C(1000000000)
+/* So much later what is due may run because memory is made ready. */
+#define BRIEF_NS    UINT64_C(200000)
+#define TOOK_MOST   UINT64_C(10000000)
 
-void house_ask(void *keeper)
+static void ask_to_give_back(hwt_timer *timer)
 {
-    hwt_timer *timer = keeper;
-
     if (!load_relaxed(&timer->untidy) && !exchange_acq_rel(&timer->untidy, 1))
         timer_ask(timer, ASKED_HOUSE);
+}
+
+static void ask_to_make_ready(hwt_timer *timer)
+{
+    if (!(load_relaxed(&timer->asked) & ASKED_READY))
+        timer_ask(timer, ASKED_READY);
+}
+
+void house_ask(void *keeper, enum wish wish)
+{
+    if (wish == WISH_GIVE_BACK)
+        ask_to_give_back(keeper);
+    else
+        ask_to_make_ready(keeper);
+}
+
+/*
+ * The pages of a slab mostly take a tenth of a millisecond; milliseconds, where a host has to find
+ * them first. Then that is done only when nothing comes due meanwhile, as far as is known; but
+ * tried again some time.
+ */
+static bool may_take_time(hwt_timer *timer, uint64_t now)
+{
+    struct house *house = &timer->worker.house;
+    uint64_t due =
+        min_u64(load_relaxed(&timer->worker.next_deadline), lanes_earliest(&timer->lanes));
+
+    if (house->took <= BRIEF_NS || due >= now + house->took)
+        return true;
+    house->took /= 2;
+    return false;
+}
+
+/*
+ * No pause: there is one segment at most for each that was filled, and one slab. The time is the
+ * system's, for pages that somebody would have waited for otherwise.
+ */
+void house_make_ready(hwt_timer *timer)
+{
+    uint64_t begin, end;
+
+    timer_check_acting(timer);
+    lanes_make_ready(&timer->lanes);
+    if (!pool_must_grow())
+        return;
+    begin = timer_now(timer);
+    if (!may_take_time(timer, begin)) {
+        pool_do_without();
+        return;
+    }
+    pool_make_ready();
+    end = timer_now(timer); /* some clocks go back, or leap */
+    timer->worker.house.took = end > begin ? min_u64(end - begin, TOOK_MOST) : 0;
 }
 
 static bool step(hwt_timer *timer)

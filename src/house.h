@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * House-keeping: memory that a peak needed and nobody needs any more goes back to the system. Each
- * piece is a system call, during which other threads of the process may wait: so where there is a
- * worker it is he who does that, a small part of his time, and no submission does. Whoever goes
- * through a part of a segment and sees that there is something asks him (lane.c). Where the caller
- * drives, submissions do it themselves, a piece each.
+ * House-keeping: memory that a peak needed and nobody needs any more goes back to the system, and
+ * what a growing timer will need next is mapped and has its pages before. Both are system calls,
+ * during which others may wait: so where there is a worker it is he who does that, and no
+ * submission does if he has time. Whoever goes through a part of a segment and sees that there is
+ * something asks him (lane.c). Where the caller drives, submissions give back themselves, a piece
+ * each, and meet pages as they need them.
  */
 #ifndef HWT_HOUSE_H
 #define HWT_HOUSE_H
@@ -12,7 +13,7 @@
 #include "timer.h"
 
 /* Of a timer (lanes.ask_keeper): unless he has been asked, and is not done with it. Any thread. */
-void house_ask(void *keeper);
+void house_ask(void *keeper, enum wish wish);
 
 /* ---- only the worker, between two passes ---- */
 
@@ -21,6 +22,8 @@ static inline void house_begin(hwt_timer *timer)
 {
     timer->worker.house.open = true;
 }
+/* The next memory that will be needed. */
+void house_make_ready(hwt_timer *timer);
 /* A piece of it, if it is time for one. */
 void house_keep_now(hwt_timer *timer);
 static inline void house_keep(hwt_timer *timer)

@@ -130,6 +130,13 @@ static const struct lanes *lanes_of(const struct segment *segment)
     return container_of(segment->store, struct lanes, store);
 }
 
+/* If he does not come in time, or there is nobody, pages are met by pieces (segment.c). */
+static void ask_for_more(const struct lanes *lanes)
+{
+    if (lanes->ask_keeper && !segment_is_ready(&lanes->store))
+        lanes->ask_keeper(lanes->keeper, WISH_MAKE_READY);
+}
+
 /*
  * Once for so many submissions: time to give back what is not needed any more, a piece of it; or to
  * ask him whose work that is.
@@ -142,9 +149,12 @@ static void keep_house(const struct segment *segment)
     if (!lanes->ask_keeper) {
         if (!segment_give_back(survey, 1))
             pool_ease_on();
-    } else if (segment_is_leaving(survey) || pool_must_ease()) {
-        lanes->ask_keeper(lanes->keeper);
+        return;
     }
+    if (segment_is_leaving(survey) || pool_must_ease())
+        lanes->ask_keeper(lanes->keeper, WISH_GIVE_BACK);
+    if (pool_must_grow())
+        lanes->ask_keeper(lanes->keeper, WISH_MAKE_READY);
 }
 
 __attribute__((noinline)) lane_slot *lane_next_segment(struct segment *segment)
@@ -159,6 +169,8 @@ __attribute__((noinline)) lane_slot *lane_go_on_after(lane_slot *slot)
     if (segment_ends_at(slot + 1))
         return lane_next_segment(segment_of(slot));
     keep_house(segment_of(slot));
+    if (segment_is_crowded_so_far(slot + 1))
+        ask_for_more(lanes_of(segment_of(slot)));
     return slot + 1;
 }
 
@@ -190,6 +202,11 @@ bool lanes_give_back(struct lanes *lanes)
     return false;
 }
 
+void lanes_make_ready(struct lanes *lanes)
+{
+    segment_make_ready(&lanes->store);
+}
+
 /* It has been filled, or NULL. */
 static lane_slot *probe(_Atomic(lane_slot *) *tail, hwt_timeout *timeout, uint64_t met,
                         uint64_t *filled)
@@ -218,6 +235,7 @@ static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
         if (!segment)
             return NULL;
         store_release(tail, segment->slot);
+        ask_for_more(lanes);
         slot = probe(tail, timeout, met, filled);
     }
     return slot;

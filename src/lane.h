@@ -75,14 +75,20 @@ struct lane {
     alignas(CACHE_LINE) rearmed_place rearmed[LANE_REARMED];
 };
 
+/* What is asked of a worker (house.h). */
+enum wish {
+    WISH_GIVE_BACK,  /* there is something that nobody needs any more */
+    WISH_MAKE_READY, /* more will be needed soon */
+};
+
 struct lanes {
     struct lane *lane;         /* never changes */
     unsigned count;            /* a power of two */
     _Atomic uint64_t *used;    /* by lane: was there ever anything to tell? (C21) */
     _Atomic uint64_t far_from; /* deadlines from here on are far; the worker's, now and then */
     void *memory;
-    /* set before they are used: asks a worker to give back (house.h); NULL: submissions do it */
-    void (*ask_keeper)(void *keeper);
+    /* set before they are used: asks a worker; NULL: there is none, submissions give back */
+    void (*ask_keeper)(void *keeper, enum wish wish);
     void *keeper;
     struct segment_store store; /* of all segments */
 };
@@ -103,6 +109,8 @@ static inline struct lane *lanes_here(const struct lanes *lanes)
 
 /* A segment's parts that are not needed any more. Any thread. False: none went. */
 bool lanes_give_back(struct lanes *lanes);
+/* The worker: what they will need next is mapped, and has its pages. */
+void lanes_make_ready(struct lanes *lanes);
 
 /* ---- any thread ---- */
 

@@ -74,9 +74,13 @@ void platform_unmap(void *memory, size_t size);
 /* Tells a leak checker, if there is one, to look for pointers there: what is never unmapped. */
 void platform_tell_leak_checker(const void *memory, size_t size);
 
-/* Ask for huge pages, or none; give the pages back and keep the addresses. All are only advice. */
+/*
+ * Ask for huge pages, or none; for pages now, before they are touched, whoever writes there
+ * meanwhile; give the pages back and keep the addresses. All are only advice.
+ */
 void platform_advise_huge(void *memory, size_t size);
 void platform_advise_small(void *memory, size_t size);
+void platform_populate_pages(void *memory, size_t size);
 void platform_release_pages(void *memory, size_t size);
 
 #include "platform_linux.h"

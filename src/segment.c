@@ -1,95 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "segment.h"
 
-#include <errno.h>
-
 #include "platform.h"
 
 #define ALL_PARTS ((1u << SEGMENT_PARTS) - 1)
 
-/* ---- where they come from ---- */
-
-/* Pages that no producer comes to are never touched; small ones, in proportion to what lives. */
-static char *map_regions(size_t count)
-{
-    char *regions = NULL;
-
-    if (count <= SIZE_MAX / SEGMENT_SIZE)
-        regions = platform_map(count * SEGMENT_SIZE, SEGMENT_SIZE);
-    if (regions)
-        platform_advise_small(regions, count * SEGMENT_SIZE);
-    return regions;
-}
-
-int segment_store_create(struct segment_store *store, size_t count)
-{
-    store->first = (struct bunch){.regions = map_regions(count), .count = count};
-    store_relaxed(&store->newest, &store->first);
-    return store->first.regions ? 0 : -ENOMEM;
-}
-
-void segment_store_destroy(struct segment_store *store)
-{
-    struct bunch *bunch = load_acquire(&store->newest), *before; /* pairs with take_region */
-
-    for (; bunch; bunch = before) {
-        before = bunch->before;
-        platform_unmap(bunch->regions, bunch->count * SEGMENT_SIZE);
-    }
-}
-
-/* It begins with what describes it: a segment lies at the end of its region. NULL: no memory. */
-static struct bunch *map_bunch(struct bunch *before)
-{
-    size_t count = BUNCH;
-    char *regions = map_regions(count);
-    struct bunch *bunch;
-
-    if (!regions && (regions = map_regions(count = 1)) == NULL)
-        return NULL;
-    bunch = (struct bunch *)(void *)regions;
-    bunch->regions = regions;
-    bunch->count = count;
-    bunch->before = before;
-    store_relaxed(&bunch->used, 1); /* whoever maps it needs one */
-    return bunch;
-}
+#define MEET_SLOTS (MEET_GROUPS * GROUP_SLOTS)
+static_assert(LANE_GROUPS % MEET_GROUPS == 0, "a segment is so many whole pieces");
 
 /*
- * Who comes second with a new bunch goes on with the other's. Whoever reads `newest` acquires what
- * map_bunch has written, which its compare-and-swap releases. `used` orders nothing: a region has
- * never been touched, and its segment is published by segment_link.
+ * Several pages at once, where the first of them is come to: each would be waited for. But not the
+ * first ones of a lane's first segments, which are as many as there are timers with a timeout.
  */
-static char *take_region(struct segment_store *store)
+static void meet_piece(struct segment *segment, uint32_t piece)
 {
-    struct bunch *bunch = load_acquire(&store->newest), *more;
-    size_t index;
-
-    for (;;) {
-        if (load_relaxed(&bunch->used) < bunch->count &&
-            (index = add_relaxed(&bunch->used, 1)) < bunch->count)
-            return bunch->regions + index * SEGMENT_SIZE;
-        more = map_bunch(bunch);
-        if (!more || cas_acq_rel(&store->newest, &bunch, more))
-            return more ? more->regions : NULL;
-        platform_unmap(more->regions, more->count * SEGMENT_SIZE);
-    }
+    platform_populate_pages(&segment->slot[piece * MEET_SLOTS], MEET_SLOTS * sizeof(lane_slot));
 }
 
-struct segment *segment_create(struct segment_store *store, struct lane *lane, bool far)
+static void meet_pages(struct segment *segment, uint32_t used, uint32_t groups)
 {
-    char *region = take_region(store);
-    struct segment *segment = region ? segment_in((uintptr_t)region) : NULL;
+    uint32_t piece = (groups - 1) / MEET_GROUPS;
 
-    if (!segment)
-        return NULL;
-    store_relaxed(&segment->earliest, UINT64_MAX);
-    store_relaxed(&segment->next, segment);
-    store_relaxed(&segment->alike, segment);
-    segment->lane = lane;
-    segment->store = store;
-    segment->far = far;
-    return segment;
+    if (unlikely(piece > 0 && used <= piece * MEET_GROUPS && !segment->whole))
+        meet_piece(segment, piece);
 }
 
 /* ---- more ---- */
@@ -124,6 +57,8 @@ struct segment *segment_add(struct segment_store *store, struct segment *here)
     struct segment *segment = segment_create(store, here->lane, here->far);
 
     if (segment) {
+        if (!segment->whole)
+            meet_piece(segment, 0);
         segment_link(here, segment);
         link_alike(here, segment);
     }
@@ -142,8 +77,10 @@ bool segment_raise_groups(struct segment *segment, uint32_t groups)
     uint32_t used = load_relaxed(&segment->groups_used);
 
     while (used < groups) {
-        if (cas_seq(&segment->groups_used, &used, groups)) /* C6: lane_sweep_all */
+        if (cas_seq(&segment->groups_used, &used, groups)) { /* C6: lane_sweep_all */
+            meet_pages(segment, used, groups);
             return segment->far && count_far(segment->store, groups - used);
+        }
     }
     return false;
 }
@@ -161,6 +98,8 @@ static void use_again(struct segment *segment)
 {
     uint32_t retired;
 
+    if (load_relaxed(&segment->released))
+        platform_populate_pages(segment->slot, sizeof segment->slot);
     store_relaxed(&segment->released, 0);
     retired = exchange_acq_rel(&segment->retired, 0);
 

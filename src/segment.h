@@ -100,6 +100,7 @@ struct segment {
     _Atomic(struct segment *) alike;               /* the same of those that are as far; a hint */
     _Atomic uint32_t retired;    /* 0, or producers go past it: its groups when it was, and one */
     bool far;                    /* never changes: for what is due much later */
+    bool whole;                  /* never changes: all of its pages were there before */
     struct lane *lane;           /* never changes: whose it is */
     struct segment_store *store; /* never changes */
 
@@ -168,7 +169,8 @@ static_assert(sizeof(struct bunch) + sizeof(struct segment) <= SEGMENT_SIZE,
 
 struct segment_store {
     struct bunch first;             /* the first segments of all lanes, and what was reserved */
-    _Atomic(struct bunch *) newest; /* changed by a producer that finds no region left */
+    _Atomic(struct bunch *) newest; /* changed by who finds no region left */
+    _Atomic(char *) ready;          /* the worker's: the region that has its pages already, last */
 
     /* the groups of all far segments that are in use, as far as they were ever filled */
     alignas(CACHE_PAIR) _Atomic uint32_t far_groups; /* written when one is for the first time */
@@ -178,6 +180,13 @@ struct segment_store {
 int segment_store_create(struct segment_store *store, size_t count);
 /* By who destroys the lanes: all segments go with it. */
 void segment_store_destroy(struct segment_store *store);
+
+/*
+ * The region of the next new segment. Any thread: has it been mapped, and its pages met? A hint.
+ * The worker: sees to that. False: it was, or there is no memory.
+ */
+bool segment_is_ready(const struct segment_store *store);
+bool segment_make_ready(struct segment_store *store);
 
 /* A new one, a ring of itself. NULL: no memory. */
 struct segment *segment_create(struct segment_store *store, struct lane *lane, bool far);
@@ -219,6 +228,12 @@ static inline bool segment_doubled(uint32_t before, uint32_t groups)
 bool segment_raise_groups(struct segment *segment, uint32_t groups);
 /* How many slots are taken, of SAMPLES that are looked at. */
 unsigned segment_sample(const struct segment *segment);
+/* By who has come to this one: is it the middle, and half of them are taken? */
+static inline bool segment_is_crowded_so_far(const lane_slot *slot)
+{
+    const struct segment *segment = segment_of(slot);
+    return slot == &segment->slot[LANE_SLOTS / 2] && segment_sample(segment) >= SAMPLES_TAKEN;
+}
 /* Where to go on after the last slot of `here`; looks whether few are left, a little further. */
 struct segment *segment_after(struct segment *here, struct survey *survey);
 /* Any thread: is there anything to give back, perhaps? */

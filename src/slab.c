@@ -6,6 +6,7 @@
 #include "slab_map.h"
 
 static _Atomic(struct slab *) current; /* where blocks were found last */
+static _Atomic uint32_t next_wanted;   /* 1: shall have its pages before it is carved */
 
 /* ---- the word ---- */
 
@@ -68,6 +69,12 @@ static uint32_t number_of(const struct slab *slab, const hwt_timeout *block)
     return (uint32_t)(block - slab->blocks) + 1;
 }
 
+/* The first is small, has small pages, and stays. */
+static bool is_first(const struct slab *slab)
+{
+    return !slab->next;
+}
+
 /* ---- carve and fetch ---- */
 
 /* How many are carved: up to the next multiple, so that no page is shared with others. */
@@ -87,6 +94,22 @@ static struct slab_batches chain(const struct slab *slab, uint32_t batch, uint32
     return (struct slab_batches){first, SLAB_BATCH, batches - 1};
 }
 
+static void populate(const struct slab *slab, uint32_t batch, uint32_t batches)
+{
+    platform_populate_pages(slab->blocks + (size_t)batch * SLAB_BATCH,
+                            (size_t)batches * SLAB_BATCH * sizeof(hwt_timeout));
+}
+
+static void note_carved(const struct slab *slab, uint32_t before, uint32_t used)
+{
+    uint32_t half = slab->batches / 2;
+
+    if (is_first(slab))
+        populate(slab, before, used - before);
+    if (before < half && used >= half)
+        store_relaxed(&next_wanted, 1);
+}
+
 static struct slab_batches take_from(struct slab *slab, uint32_t at_once)
 {
     uint64_t seen = load_acquire(&slab->state);
@@ -104,8 +127,10 @@ static struct slab_batches take_from(struct slab *slab, uint32_t at_once)
                 return (struct slab_batches){batch, length, 0};
         } else if (at_once > 0 && v.used < slab->batches) {
             to.used += carve(slab, v.used, at_once);
-            if (change(slab, &seen, to))
+            if (change(slab, &seen, to)) {
+                note_carved(slab, v.used, to.used);
                 return chain(slab, v.used, to.used - v.used);
+            }
         } else { /* or closed, or nothing is to be carved */
             return (struct slab_batches){NULL, 0, 0};
         }
@@ -252,10 +277,9 @@ static size_t at_home(void)
     return sum;
 }
 
-/* The first is small, and stays. */
 static bool vacate(struct slab *slab)
 {
-    if (!slab->next || !claim(slab))
+    if (is_first(slab) || !claim(slab))
         return false;
     platform_release_pages(slab->blocks, blocks_in(slab) * sizeof(hwt_timeout));
     reopen(slab);
@@ -337,6 +361,49 @@ void slab_populate(size_t blocks)
         touch(slab, blocks_in(slab) - free, free - pass);
         beyond -= pass;
     }
+}
+
+bool slab_next_is_wanted(void)
+{
+    return unlikely(load_relaxed(&next_wanted));
+}
+
+/* The one that is carved next: see search. */
+static struct slab *next_vacant(void)
+{
+    struct slab *vacant = NULL;
+
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
+        if (view_of(load_relaxed(&slab->state)).used == 0)
+            vacant = slab;
+    }
+    return vacant;
+}
+
+static struct slab *find_next(void)
+{
+    struct slab *slab;
+
+    slab_map_lock();
+    while ((slab = next_vacant()) == NULL && map_more())
+        continue;
+    slab_map_unlock();
+    return slab;
+}
+
+void slab_do_without(void)
+{
+    store_relaxed(&next_wanted, 0);
+}
+
+void slab_make_ready(void)
+{
+    const struct slab *next;
+
+    slab_do_without();
+    next = find_next();
+    if (next)
+        populate(next, 0, next->batches);
 }
 
 void slab_reopen_all(void)

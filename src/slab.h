@@ -80,6 +80,14 @@ size_t slab_total(void);
 int slab_add(size_t blocks);
 /* Sees to it that this many of the available blocks have pages. */
 void slab_populate(size_t blocks);
+/*
+ * Where half of a slab is carved the next one will be wanted. Any thread: is that so? The worker of
+ * any timer: sees to it that there is one, with pages.
+ */
+bool slab_next_is_wanted(void);
+void slab_make_ready(void);
+/* Or not this time. */
+void slab_do_without(void);
 
 /*
  * Around a fork, which finds the slabs whole: nobody adds one meanwhile but the forking thread

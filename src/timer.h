@@ -51,11 +51,12 @@ struct lead {
     uint64_t most;     /* ... when it could be so much */
 };
 
-/* The worker's own: memory that is to go back (house.h). */
+/* The worker's own: memory that is to go back, or to be made ready (house.h). */
 struct house {
     uint64_t next;  /* no piece before */
     uint64_t pause; /* after the last one */
-    bool open;      /* there is something */
+    uint64_t took;  /* to make a slab ready, last */
+    bool open;      /* there is something to go back */
 };
 
 /*
@@ -105,7 +106,7 @@ struct worker {
 };
 
 /* What others ask the worker to do between two passes. */
-enum asked { ASKED_VISIT = 1, ASKED_DRAIN = 2, ASKED_HOUSE = 4 };
+enum asked { ASKED_VISIT = 1, ASKED_DRAIN = 2, ASKED_HOUSE = 4, ASKED_READY = 8 };
 
 /* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for his end (driver.h). */
 enum driver {

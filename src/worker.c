@@ -356,6 +356,8 @@ static void attend(hwt_timer *timer)
         visit_attend(timer);
     if (asked & ASKED_DRAIN && timer_is_ours(timer))
         attend_drain(timer);
+    if (asked & ASKED_READY)
+        house_make_ready(timer);
     if (asked & ASKED_HOUSE)
         house_begin(timer);
 }

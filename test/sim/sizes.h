@@ -18,6 +18,7 @@
 #define SURVEY_MOST      2u
 #define ROOM_MOST        2u
 #define LAP_MOST         2u
+#define MEET_GROUPS      1u
 #define LOOKS            1
 #define LOOK_NS          6000 /* three segments: a look 72 ticks ahead */
 #define AHEAD_FROM       3u

@@ -19,9 +19,15 @@ enum { FEW = 256, ROUNDS = 400, ROUND = 20000 };
 
 TestSuite(house, .init = test_arm);
 
-/* What goes back to the system goes through here: by the test's own thread, and by others. */
+enum { POPULATE = 23, SLAB = SLAB_BLOCKS * sizeof(hwt_timeout) };
+
+/*
+ * What goes back to the system goes through here: by the test's own thread, and by others. And what
+ * is asked of it beforehand: whole slabs.
+ */
 static _Thread_local bool producer;
 static atomic_size_t by_producer, by_others, calls;
+static atomic_size_t slabs_by_producer, slabs_by_others;
 
 int madvise(void *memory, size_t size, int advice)
 {
@@ -29,6 +35,8 @@ int madvise(void *memory, size_t size, int advice)
         atomic_fetch_add(producer ? &by_producer : &by_others, size);
         atomic_fetch_add(&calls, 1);
     }
+    if (advice == POPULATE && size == SLAB)
+        atomic_fetch_add(producer ? &slabs_by_producer : &slabs_by_others, 1);
     return (int)syscall(SYS_madvise, memory, size, advice);
 }
 
@@ -164,11 +172,11 @@ static void set_now(rig *r, uint64_t now)
     virtual_set(&r->clock, now);
 }
 
-static void ask(hwt_timer *timer)
+static void ask_to_give_back(hwt_timer *timer)
 {
-    house_ask(timer);
+    house_ask(timer, WISH_GIVE_BACK);
     cr_assert_eq(exchange_seq(&timer->asked, 0), ASKED_HOUSE);
-    house_ask(timer);
+    house_ask(timer, WISH_GIVE_BACK);
     cr_assert_eq(load_seq(&timer->asked), 0, "he has been");
     house_begin(timer);
 }
@@ -203,7 +211,7 @@ WHEEL_TEST(house, one_piece_then_a_pause)
     cr_assert_eq(house_time(r.timer), UINT64_MAX);
     house_keep(r.timer);
     cr_assert_eq(calls, 0, "nobody has asked");
-    ask(r.timer);
+    ask_to_give_back(r.timer);
     house_keep(r.timer); /* this clock stands still: all that can go is one piece */
     cr_assert_eq(calls, 2, "parts that lie side by side go together");
     cr_assert_eq(by_others, (SEGMENT_PARTS - 1) * PART_SIZE);
@@ -223,7 +231,7 @@ WHEEL_TEST(house, one_piece_then_a_pause)
     for (unsigned i = 0; i < 20; i++) { /* of no use */
         pause = house->pause;
         set_now(&r, house->next);
-        ask(r.timer);
+        ask_to_give_back(r.timer);
         house_keep(r.timer);
         cr_assert(!house->open);
         cr_assert(house->pause == 2 * pause || house->pause == HWT_SEC(1));
@@ -250,5 +258,106 @@ WHEEL_TEST(house, the_end_of_a_part_asks)
     cr_assert_eq(load_relaxed(&r.timer->asked), ASKED_HOUSE);
     cr_assert_eq(load_relaxed(&r.timer->untidy), 1);
     cr_assert_eq(calls, 0);
+    rig_close(&r);
+}
+
+/* ---- more memory, before it is needed ---- */
+
+static void pause_for_him(hwt_timer *timer)
+{
+    do
+        sleep_ms(1);
+    while (load_seq(&timer->asked) & ASKED_READY);
+}
+
+/* So many that four slabs are carved, at least; with a pause now and then. Nothing is due. */
+static void grow(hwt_timer *timer, bool pauses)
+{
+    for (size_t i = 0; i < 4 * SLAB_BLOCKS; i++) {
+        schedule(timer, NULL);
+        if (pauses && i % RELEASE_SLOTS == RELEASE_SLOTS - 1)
+            pause_for_him(timer);
+    }
+}
+
+static size_t added_ready(const hwt_timer *timer, size_t *added)
+{
+    size_t ready = 0;
+    const struct lane *lane;
+
+    for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
+        const struct segment *segment = lane->first;
+        for (; (segment = segment_next(segment)) != lane->first; ++*added)
+            ready += segment->whole;
+    }
+    return ready;
+}
+
+/* G4: nothing is due, and he has time: then he comes before the submissions do. */
+Test(house, it_is_the_worker_who_makes_ready)
+{
+    hwt_timer *timer = open_timer(HWT_DRIVE_WORKER, 0);
+    size_t added = 0, ready;
+
+    grow(timer, true);
+    ready = added_ready(timer, &added);
+    cr_assert_geq(2 * ready, added, "%zu of %zu segments", ready, added);
+    cr_assert_geq((size_t)slabs_by_others, 2);
+    cr_assert_eq((size_t)slabs_by_producer, 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+Test(house, where_the_caller_drives_nobody_does)
+{
+    hwt_timer *timer = open_timer(HWT_DRIVE_CALLER, 0);
+    size_t added = 0;
+
+    grow(timer, false);
+    cr_assert_eq(added_ready(timer, &added), 0);
+    cr_assert_geq(added, 1);
+    cr_assert_eq((size_t)slabs_by_others + (size_t)slabs_by_producer, 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+static void carve_half_a_slab(rig *r)
+{
+    for (size_t i = 0; !pool_must_grow(); i++) {
+        cr_assert_lt(i, 2 * SLAB_BLOCKS, "nobody wants the next one");
+        cr_assert_eq(hwt_new_timeout(r->timer, noop_task, NULL, HWT_SEC(3600), NULL), 0);
+    }
+}
+
+/* G4: what takes long is not done while something may come due meanwhile; but tried some time. */
+WHEEL_TEST(house, a_slab_is_made_ready_when_there_is_time)
+{
+    struct house *house;
+    hwt_timeout *soon;
+    rig r;
+
+    begin(&r, wheel);
+    house = &r.timer->worker.house;
+    carve_half_a_slab(&r);
+    house_make_ready(r.timer);
+    cr_assert_eq((size_t)slabs_by_others, 1);
+    cr_assert_not(pool_must_grow());
+    house_make_ready(r.timer);
+    cr_assert_eq((size_t)slabs_by_others, 1, "once");
+
+    house->took = HWT_MSEC(4);
+    carve_half_a_slab(&r);
+    house_make_ready(r.timer);
+    cr_assert_eq((size_t)slabs_by_others, 2, "nothing is due");
+    cr_assert_eq(house->took, 0, "by this clock, which stands still");
+
+    house->took = HWT_MSEC(4);
+    cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, HWT_MSEC(2), &soon), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        carve_half_a_slab(&r);
+        house_make_ready(r.timer);
+        cr_assert_not(pool_must_grow());
+        cr_assert_eq((size_t)slabs_by_others, 2 + i, "something is due soon");
+        cr_assert_eq(house->took, i == 0 ? HWT_MSEC(2) : 0);
+    }
+    hwt_timeout_unref(soon);
     rig_close(&r);
 }

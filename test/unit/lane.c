@@ -629,9 +629,19 @@ Test(lane, a_stretch_is_looked_at_by_laps)
     cr_assert_eq(in_use(), RING - 1);
 }
 
-static void ask(void *keeper)
+static unsigned asked[WISH_MAKE_READY + 1];
+
+static void ask(void *keeper, enum wish wish)
 {
-    ++*(unsigned *)keeper;
+    cr_assert_eq(keeper, &asked);
+    asked[wish]++;
+}
+
+static void have_a_keeper(void)
+{
+    lanes.ask_keeper = ask;
+    lanes.keeper = &asked;
+    lane_use(lane);
 }
 
 /* Submissions give nothing back then, and he takes what lies side by side at once. */
@@ -639,25 +649,125 @@ Test(lane, a_keeper_is_asked)
 {
     struct segment *here = lane->first, *leaving;
     lane_slot *last = &here->slot[RELEASE_SLOTS - 1];
-    unsigned asked = 0;
 
-    lanes.ask_keeper = ask;
-    lanes.keeper = &asked;
-    lane_use(lane);
+    have_a_keeper();
     make_ring();
     cr_assert_eq(lane_go_on_after(last), last + 1);
-    cr_assert_eq(asked, 0, "nothing is to be done");
+    cr_assert_eq(asked[WISH_GIVE_BACK], 0, "nothing is to be done");
     leaving = next_of(here);
     empty(leaving);
     store_relaxed(&leaving->retired, 1);
     store_release(&survey()->leaving, leaving);
     cr_assert_eq(lane_go_on_after(last), last + 1);
-    cr_assert_eq(asked, 1);
+    cr_assert_eq(asked[WISH_GIVE_BACK], 1);
     cr_assert_eq(leaving->released, 0);
     cr_assert(lanes_give_back(&lanes));
     cr_assert_eq(leaving->released, (1u << SEGMENT_PARTS) - 1);
     cr_assert_not(lanes_give_back(&lanes), "it has given all");
     cr_assert_null(survey()->leaving);
+}
+
+/* ---- more memory, before it is needed ---- */
+
+/* Of the segment's slots, in pages. */
+static size_t pages_of(const struct segment *segment)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)segment->slot & ~(page - 1);
+    size_t count = 0;
+
+    for (; at < (uintptr_t)(segment->slot + LANE_SLOTS); at += page) {
+        unsigned char in_core = 0;
+        cr_assert_eq(mincore((void *)at, page, &in_core), 0);
+        count += in_core & 1;
+    }
+    return count;
+}
+
+/* Before Linux 5.14, and in some emulators, pages come one by one. */
+static bool can_populate(void)
+{
+    static int page[4096];
+    return madvise((void *)((uintptr_t)page & ~UINT64_C(4095)), 4096, 23) == 0;
+}
+
+/* In the middle of a segment, if half of what is behind is taken; and where one was added. */
+Test(lane, more_is_asked_for_where_a_segment_fills)
+{
+    struct segment *here = lane->first;
+    lane_slot *middle = &here->slot[LANE_SLOTS / 2];
+
+    have_a_keeper();
+    cr_assert_eq(lane_go_on_after(middle - 1), middle);
+    cr_assert_eq(asked[WISH_MAKE_READY], 0, "it is empty");
+    crowd_half(here, SAMPLES_TAKEN - 1);
+    cr_assert_eq(lane_go_on_after(middle - 1), middle);
+    cr_assert_eq(asked[WISH_MAKE_READY], 0, "not crowded");
+    crowd_half(here, SAMPLES_TAKEN);
+    cr_assert_eq(lane_go_on_after(middle - RELEASE_SLOTS - 1), middle - RELEASE_SLOTS);
+    cr_assert_eq(asked[WISH_MAKE_READY], 0, "not the middle");
+    cr_assert_eq(lane_go_on_after(middle - 1), middle);
+    cr_assert_eq(asked[WISH_MAKE_READY], 1);
+    lanes_make_ready(&lanes);
+    cr_assert_eq(lane_go_on_after(middle - 1), middle);
+    cr_assert_eq(asked[WISH_MAKE_READY], 1, "it is ready");
+    empty(here);
+    submit_range(0, LANE_SLOTS + 1);
+    cr_assert_eq(segments(), 2, "one more");
+    cr_assert_eq(asked[WISH_MAKE_READY], 2, "and the next");
+    empty(here);
+}
+
+/* The next segment is the one that was made ready: nobody maps for it, or meets a page. */
+Test(lane, what_is_ready_is_taken)
+{
+    struct segment *here = lane->first, *added;
+
+    for (unsigned i = 0; i < 2 * BUNCH; i++) {
+        cr_assert_not(segment_is_ready(&lanes.store));
+        cr_assert(segment_make_ready(&lanes.store));
+        cr_assert(segment_is_ready(&lanes.store));
+        cr_assert_not(segment_make_ready(&lanes.store), "it is");
+        most_memory = 0;
+        added = segment_add(&lanes.store, here);
+        most_memory = SIZE_MAX;
+        cr_assert(added && added->whole);
+        cr_assert(!can_populate() || pages_of(added) >= LANE_SLOTS * sizeof(lane_slot) / 4096);
+    }
+    added = segment_add(&lanes.store, here);
+    cr_assert_not(added->whole, "nobody has made it ready");
+    forbid_memory();
+    while (segment_add(&lanes.store, here))
+        continue;
+    cr_assert_not(segment_make_ready(&lanes.store), "no memory");
+    cr_assert_not(segment_is_ready(&lanes.store));
+}
+
+/* A new one's pages come by pieces, each where its first group is come to. */
+Test(lane, pages_come_by_pieces)
+{
+    struct segment *here = segment_add(&lanes.store, lane->first);
+    size_t piece = MEET_GROUPS * GROUP_SLOTS * sizeof(lane_slot) / 4096, before;
+
+    before = pages_of(here);
+    cr_assert(!can_populate() || before >= piece, "the first one");
+    cr_assert_leq(before, piece + 1);
+    segment_raise_groups(here, 1);
+    segment_raise_groups(here, MEET_GROUPS);
+    cr_assert_eq(pages_of(here), before, "the same piece");
+    segment_raise_groups(here, MEET_GROUPS + 1);
+    cr_assert(!can_populate() || pages_of(here) >= 2 * piece);
+    segment_raise_groups(here, LANE_GROUPS);
+    cr_assert_leq(pages_of(here), 3 * piece + 1, "what was passed over is not touched");
+    before = pages_of(lane->first);
+    segment_raise_groups(lane->first, 1);
+    cr_assert_eq(pages_of(lane->first), before, "a lane with little in it stays small");
+    segment_raise_groups(lane->first, MEET_GROUPS + 1);
+    cr_assert(!can_populate() || pages_of(lane->first) >= before + piece);
+    store_relaxed(&here->retired, 1);
+    store_relaxed(&here->released, 2);
+    crowd(lane->first);
+    cr_assert_eq(segment_with_room(&lanes.store, lane->first, survey()), here);
+    cr_assert(!can_populate() || pages_of(here) >= 4 * piece, "it is used again");
 }
 
 /* What is in use, or went before, lies between: its neighbours go, it stays. */
