@@ -396,14 +396,20 @@ void slab_do_without(void)
     store_relaxed(&next_wanted, 0);
 }
 
+/*
+ * A huge page comes by a touch, which keeps nobody from mapping meanwhile, as asking for pages does.
+ * If it was none, the rest is asked for.
+ */
 void slab_make_ready(void)
 {
-    const struct slab *next;
+    struct slab *next;
 
     slab_do_without();
     next = find_next();
-    if (next)
+    if (next) {
+        touch(next, 0, 1);
         populate(next, 0, next->batches);
+    }
 }
 
 void slab_reopen_all(void)
