@@ -397,7 +397,7 @@ void slab_do_without(void)
 }
 
 /*
- * A huge page comes by a touch, which keeps nobody from mapping meanwhile, as asking for pages does.
+ * A huge page comes by a touch, which unlike asking for pages keeps nobody from mapping meanwhile.
  * If it was none, the rest is asked for.
  */
 void slab_make_ready(void)
