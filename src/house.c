@@ -2,6 +2,7 @@
 #include "house.h"
 
 #include "pool.h"
+#include "slab.h"
 
 /*
  * A piece takes so long, or one step: a system call, and the sorting of a few hundred blocks. Then
@@ -64,14 +65,14 @@ void house_make_ready(hwt_timer *timer)
 
     timer_check_acting(timer);
     lanes_make_ready(&timer->lanes);
-    if (!pool_must_grow())
+    if (!slab_next_is_wanted())
         return;
     begin = timer_now(timer);
     if (!may_take_time(timer, begin)) {
-        pool_do_without();
+        slab_do_without();
         return;
     }
-    pool_make_ready();
+    slab_make_ready();
     end = timer_now(timer); /* some clocks go back, or leap */
     timer->worker.house.took = end > begin ? min_u64(end - begin, TOOK_MOST) : 0;
 }

@@ -6,6 +6,7 @@
 
 #include "platform.h"
 #include "pool.h"
+#include "slab.h"
 
 /* ---- creation ---- */
 
@@ -153,7 +154,7 @@ static void keep_house(const struct segment *segment)
     }
     if (segment_is_leaving(survey) || pool_must_ease())
         lanes->ask_keeper(lanes->keeper, WISH_GIVE_BACK);
-    if (pool_must_grow())
+    if (slab_next_is_wanted())
         lanes->ask_keeper(lanes->keeper, WISH_MAKE_READY);
 }
 

@@ -131,11 +131,6 @@ bool pool_must_ease(void);
 /* ... and a piece of it, by any thread. False: there was nothing, or somebody else is at it. */
 bool pool_ease_on(void);
 
-/* Will more memory be needed soon? Asked as often; and a worker sees to that, or not this time. */
-bool pool_must_grow(void);
-void pool_make_ready(void);
-void pool_do_without(void);
-
 /* Around a fork: reservations and slabs are whole in the child. */
 void pool_before_fork(void);
 void pool_after_fork(bool child);

@@ -265,23 +265,6 @@ bool pool_ease_on(void)
     return true;
 }
 
-/* ---- growing ---- */
-
-bool pool_must_grow(void)
-{
-    return slab_next_is_wanted();
-}
-
-void pool_make_ready(void)
-{
-    slab_make_ready();
-}
-
-void pool_do_without(void)
-{
-    slab_do_without();
-}
-
 /* ---- fork ---- */
 
 void pool_before_fork(void)

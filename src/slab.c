@@ -6,7 +6,8 @@
 #include "slab_map.h"
 
 static _Atomic(struct slab *) current; /* where blocks were found last */
-static _Atomic uint32_t next_wanted;   /* 1: shall have its pages before it is carved */
+/* 1: shall have its pages before it is carved; set by who carves, cleared by a worker; a hint */
+static _Atomic uint32_t next_wanted;
 
 /* ---- the word ---- */
 

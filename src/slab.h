@@ -82,11 +82,10 @@ int slab_add(size_t blocks);
 void slab_populate(size_t blocks);
 /*
  * Where half of a slab is carved the next one will be wanted. Any thread: is that so? The worker of
- * any timer: sees to it that there is one, with pages.
+ * any timer: sees to it that there is one, with pages; or decides that it is not done this time.
  */
 bool slab_next_is_wanted(void);
 void slab_make_ready(void);
-/* Or not this time. */
 void slab_do_without(void);
 
 /*

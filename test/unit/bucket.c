@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "bucket.h"
 #include "support.h"
@@ -119,6 +121,22 @@ static void take_out(struct rack *r, size_t i)
     cr_assert_not(bucket_holds(&r->node[i]));
     r->inside[i] = false;
     r->count--;
+}
+
+/* ---- what is asked of the system beforehand ---- */
+
+static size_t asked_calls, asked_bytes, asked_most;
+
+int madvise(void *memory, size_t size, int advice)
+{
+    enum { POPULATE = 23 };
+
+    if (advice == POPULATE) {
+        asked_calls++;
+        asked_bytes += size;
+        asked_most = size > asked_most ? size : asked_most;
+    }
+    return (int)syscall(SYS_madvise, memory, size, advice);
 }
 
 /* Who came out; -1: nobody. */
@@ -1269,5 +1287,23 @@ Test(bucket, shrinks_when_there_are_small_ones)
     check_density(r);
     cr_assert_lt(room_taken(&r->bucket), CHUNK_SPLIT);
     memory_is_short = false;
+    rack_close(r);
+}
+
+/* A small lot's pages come by pieces, none twice, each before its first chunk is used. */
+Test(bucket, pages_come_by_pieces)
+{
+    enum { PIECE = 32 << 10, PAGE_MOST = 64 << 10 };
+    struct rack *r = rack_open();
+    size_t used;
+
+    asked_calls = asked_bytes = asked_most = 0;
+    for (size_t i = 0; i < MANY; i++)
+        cr_assert(try_add_to(r, &r->bucket, i));
+    used = chunks_in(&r->bucket) * CHUNK_LARGE_SIZE;
+    cr_assert_geq(used, 4 * PIECE, "too few of them for pieces");
+    cr_assert_geq(asked_bytes, used);
+    cr_assert_leq(asked_bytes, r->store.total * CHUNK_SMALL_SIZE + asked_calls * PAGE_MOST);
+    cr_assert_leq(asked_most, PIECE + PAGE_MOST);
     rack_close(r);
 }
