@@ -22,9 +22,9 @@
  * sweep comes up (lane_sweep); where very many are far away he begins earlier, a portion at a time,
  * and hears of it whenever they have become twice as many. What is due soon and what is far away
  * have segments of their own, so that what is near is taken, all of it, without a look at what is
- * far. Of the far ones he takes what has come near, and leaves the others a few times: most will
- * have been cancelled by the next time. When the timer is stopped he takes all (lane_sweep_all). A
- * flag per group of slots tells which groups hold any that he has left, or not seen. What is
+ * far. Of the far ones he takes what has come near, and leaves the others a few times, where many
+ * are cancelled from one time to the next. When the timer is stopped he takes all (lane_sweep_all).
+ * A flag per group of slots tells which groups hold any that he has left, or not seen. What is
  * cancelled before a sweep costs him nothing at all.
  *
  * A producer that finds no memory for a segment pushes the timeout on the lane's spill. Notices (a
@@ -248,7 +248,8 @@ bool lane_take_back(hwt_timeout *timeout);
 void lanes_set_far(struct lanes *lanes, uint64_t deadline);
 /*
  * After the segment's `earliest` was taken (C3): looks through `count` groups from `first` on, and
- * takes what is due up to `near`, and what it has left too often. The earliest of what it leaves.
+ * takes what is due up to `near`, and of what is far what it has left too often, or what nobody
+ * seems to cancel. The earliest of what it leaves.
  */
 uint64_t lane_sweep(struct segment *segment, unsigned first, unsigned count, uint64_t near,
                     lane_take *take, void *context);

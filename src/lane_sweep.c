@@ -62,13 +62,12 @@ HOT bool keeps_mark(lane_slot *slot, uint64_t mark, uint64_t *held)
 }
 
 /*
- * Out of its slot. `asks`: it may be that of a canceller, too (otherwise its notice has come). The
- * worker may be preempted between any two steps: the slot itself tells whether it has been counted
- * yet (count_group).
+ * Out of its slot; `count`: of its group. `asks`: it may be that of a canceller, too (otherwise its
+ * notice has come). The worker may be preempted between any two steps: the slot itself tells
+ * whether it has been counted yet (count_group).
  */
-HOT bool take_slot(struct segment *segment, uint32_t index, uint64_t *held, bool asks)
+HOT bool take_slot(lane_slot *slot, _Atomic uint64_t *count, uint64_t *held, bool asks)
 {
-    _Atomic uint64_t *slot = &segment->slot[index], *count = &segment->taken[index / GROUP_SLOTS];
     uint64_t taken = load_relaxed(count), emptied = slot_emptied(*held);
     uint64_t mark = slot_being_taken(emptied, taken);
 
@@ -94,7 +93,7 @@ bool lane_take_back(hwt_timeout *timeout)
     segment = segment_of(slot);
     held = load_seq(slot);
     return packed_timeout(held) == timeout &&
-           take_slot(segment, (uint32_t)(slot - segment->slot), &held, false);
+           take_slot(slot, &segment->taken[(slot - segment->slot) / GROUP_SLOTS], &held, false);
 }
 
 /* ---- sweeps ---- */
@@ -104,10 +103,9 @@ bool lane_take_back(hwt_timeout *timeout)
  * over by now, and its block somebody else's, whose deadline was read: then it is not in the slot
  * any more, and who fills that anew tells his own.
  */
-static hwt_timeout *sweep_slot(struct segment *segment, uint32_t index, uint64_t near,
-                               uint64_t *left)
+HOT hwt_timeout *sweep_slot(lane_slot *slot, _Atomic uint64_t *count, uint64_t near,
+                            uint64_t *left)
 {
-    lane_slot *slot = &segment->slot[index];
     uint64_t held = load_seq(slot); /* after its group's flag was taken (C2) */
     hwt_timeout *timeout;
 
@@ -118,30 +116,25 @@ static hwt_timeout *sweep_slot(struct segment *segment, uint32_t index, uint64_t
             return NULL;
         }
         timeout = packed_timeout(held);
-        if (take_slot(segment, index, &held, true))
+        if (take_slot(slot, count, &held, true))
             return timeout;
     }
     return NULL;
-}
-
-static void prefetch_group(const struct segment *segment, uint32_t first)
-{
-    for (uint32_t i = 0; i < GROUP_SLOTS; i++)
-        __builtin_prefetch(packed_timeout(load_relaxed(&segment->slot[first + i])), 1);
 }
 
 /* The earliest that was left. */
 static uint64_t sweep_group(struct segment *segment, unsigned group, uint64_t near, lane_take *take,
                             void *context)
 {
+    lane_slot *slot = &segment->slot[group * GROUP_SLOTS];
     hwt_timeout *found[GROUP_SLOTS];
-    uint32_t first = group * GROUP_SLOTS;
     uint64_t left = UINT64_MAX;
     unsigned count = 0;
 
-    prefetch_group(segment, first);
-    for (uint32_t i = 0; i < GROUP_SLOTS; i++) {
-        hwt_timeout *timeout = sweep_slot(segment, first + i, near, &left);
+    for (unsigned i = 0; i < GROUP_SLOTS; i++)
+        __builtin_prefetch(packed_timeout(load_relaxed(&slot[i])), 1);
+    for (unsigned i = 0; i < GROUP_SLOTS; i++) {
+        hwt_timeout *timeout = sweep_slot(&slot[i], &segment->taken[group], near, &left);
         if (timeout)
             found[count++] = timeout;
     }
@@ -160,13 +153,36 @@ static bool group_block_fresh(const struct segment *segment, unsigned group)
     return false;
 }
 
-/* To look at one costs a seventh of what it costs to file it: so it is left a few times. */
+/* From a group, by cancellers. Others go on meanwhile: how it differs from before is a hint. */
+static uint16_t count_withdrawn(const struct segment *segment, unsigned group)
+{
+    const lane_slot *slot = &segment->slot[group * GROUP_SLOTS];
+    uint64_t emptied = 0;
+
+    for (unsigned i = 0; i < GROUP_SLOTS; i++)
+        emptied += slot_count(load_relaxed(&slot[i]));
+    return (uint16_t)(emptied - load_relaxed(&segment->taken[group]));
+}
+
+/*
+ * To look at one costs a seventh of what it costs to file it. So those that are far are left a few
+ * times, as long as more than an eighth of their group is cancelled from look to look.
+ */
+static bool is_left(struct segment *segment, unsigned group)
+{
+    uint16_t before = segment->withdrawn[group], withdrawn = count_withdrawn(segment, group);
+
+    segment->withdrawn[group] = withdrawn;
+    return segment->looks[group] == 0 || (segment->looks[group] < LOOKS &&
+                                          (uint16_t)(withdrawn - before) > GROUP_SLOTS / 8);
+}
+
 static uint64_t look_through(struct segment *segment, unsigned group, uint64_t near,
                              lane_take *take, void *context)
 {
     uint64_t left;
 
-    if (!segment->far || segment->looks[group] >= LOOKS)
+    if (near < DEADLINE_NEVER && !(segment->far && is_left(segment, group)))
         near = DEADLINE_NEVER;
     left = sweep_group(segment, group, near, take, context);
     segment->looks[group] = left == UINT64_MAX ? 0 : (uint8_t)(segment->looks[group] + 1);

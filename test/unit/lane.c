@@ -914,22 +914,55 @@ Test(lane, near_and_far)
     cr_assert_eq(load_relaxed(&lane->earliest), 5000);
 }
 
-/* But not for ever: it would be looked at in each sweep. */
+#define MOST_STAYED (GROUP_SLOTS / 8) /* that many withdrawn from look to look: file it */
+
+/* With how many cancelled in its group before each is one taken that is far away? */
+static unsigned looks_until_taken(unsigned cancelled)
+{
+    unsigned looks = 0;
+
+    lanes_set_far(&lanes, 0);
+    submit_at(0, 1000000);
+    taken_count = 0;
+    do {
+        for (unsigned i = 0; i < cancelled; i++) {
+            submit_at(1, 1000000);
+            cr_assert(lane_withdraw(&node[1]));
+        }
+        sweep_up_to(1);
+        looks++;
+        cr_assert_leq(looks, GROUP_SLOTS);
+    } while (taken_count == 0);
+    cr_assert_eq(taken_count, 1);
+    cr_assert_eq(load_relaxed(&lane->earliest), UINT64_MAX);
+    check_tally(1 + looks * cancelled, looks * cancelled);
+    return looks;
+}
+
+/* Most of those beside it are cancelled. But not for ever: it would be looked at in each sweep. */
 Test(lane, what_was_left_a_few_times_is_taken)
+{
+    cr_assert_eq(looks_until_taken(MOST_STAYED + 1), LOOKS + 1);
+}
+
+/* What hardly anybody cancels is not worth another look. */
+Test(lane, what_stays_is_taken_the_second_time)
+{
+    cr_assert_eq(looks_until_taken(MOST_STAYED), 2);
+}
+
+/* What the worker takes has not been cancelled. */
+Test(lane, what_was_taken_does_not_count_as_withdrawn)
 {
     lanes_set_far(&lanes, 0);
     submit_at(0, 1000000);
-    for (unsigned i = 0; i < LOOKS; i++) {
-        submit_at(i + 1, 1);
-        taken_count = 0;
-        sweep_up_to(1);
-        cr_assert_eq(taken_count, 1);
-    }
-    submit_at(LOOKS + 1, 1);
+    for (size_t i = 1; i <= MOST_STAYED + 1; i++)
+        submit_at(i, 1);
     taken_count = 0;
     sweep_up_to(1);
-    cr_assert_eq(taken_count, 2);
-    cr_assert_eq(load_relaxed(&lane->earliest), UINT64_MAX);
+    cr_assert_eq(taken_count, MOST_STAYED + 1);
+    sweep_up_to(1);
+    cr_assert_eq(taken_count, MOST_STAYED + 2);
 }
 
 /* G4: the worker, which sleeps, hears of it whenever what is far has become twice as much. */
