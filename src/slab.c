@@ -359,7 +359,10 @@ void slab_populate(size_t blocks)
         struct view v = view_of(load_relaxed(&slab->state));
         size_t free = is_open(v) ? uncarved(slab, v) : 0;
         size_t pass = beyond < free ? beyond : free;
-        touch(slab, blocks_in(slab) - free, free - pass);
+        size_t first = blocks_in(slab) - free, count = free - pass;
+        if (is_first(slab) && count > 0) /* small pages, several at once */
+            platform_populate_pages(&slab->blocks[first], count * sizeof(hwt_timeout));
+        touch(slab, first, count);
         beyond -= pass;
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* LDFLAGS: -Wl,--wrap=mmap,--wrap=munmap */
+/* LDFLAGS: -Wl,--wrap=mmap,--wrap=munmap,--wrap=platform_populate_pages */
 /*
  * The reserve as a user sees it, and as the pool counts it: what is mapped for it, once, however
  * often timers come and go; nothing mapped while so many are pending, whoever schedules them; and
@@ -39,6 +39,17 @@ int __wrap_munmap(void *memory, size_t size)
                          size);
 }
 
+static _Atomic size_t asked_for; /* bytes whose pages were */
+
+void __real_platform_populate_pages(void *memory, size_t size);
+void __wrap_platform_populate_pages(void *memory, size_t size);
+
+void __wrap_platform_populate_pages(void *memory, size_t size)
+{
+    atomic_fetch_add(&asked_for, size);
+    __real_platform_populate_pages(memory, size);
+}
+
 static hwt_timer *timer_with(size_t reserve)
 {
     hwt_timer *timer = NULL;
@@ -72,6 +83,15 @@ static void cycles_cost_once(size_t reserve, size_t use)
             settled = atomic_load(&mapped);
     }
     cr_assert_eq(atomic_load(&mapped), settled, "%zu bytes more", mapped - settled);
+}
+
+/* Page by page it would take ten times as long. */
+Test(reserve, small_pages_come_several_at_once)
+{
+    const size_t reserve = 10000;
+
+    cr_assert_eq(hwt_timer_destroy(timer_with(reserve)), 0);
+    cr_assert_geq(atomic_load(&asked_for), reserve * sizeof(hwt_timeout));
 }
 
 /* G6 */
