@@ -10,9 +10,9 @@
  *   Every duration, delay and deadline is a uint64_t count of nanoseconds on the timer's own clock.
  *   What can fail returns 0 (or a count) or a negative errno. On an error nothing has changed and
  *   output arguments are untouched. Nothing here prints, aborts or changes errno on success.
- *   NULL for a timer or a handle does no harm: it is -EINVAL where a call can fail. Otherwise such
- *   a timer is stopped and empty, such a handle's deadline is never, its state cancelled, though
- *   nobody cancelled it: false, 0, NULL.
+ *   NULL for a timer or a handle does no harm. Where a call can fail it is -EINVAL. Otherwise the
+ *   answer is that of a timer that is stopped and empty, or of a handle whose deadline is never:
+ *   false, 0, NULL; its state is HWT_CANCELLED, but hwt_timeout_is_cancelled says false.
  *   A size or enum field left 0, and a tick_ns of 0, mean the default.
  *   "Any thread" includes tasks and hooks, on the worker too, and the destructors of a thread's own
  *   data, but no signal handler. "On the worker" is in hwt_timer_advance if the caller drives.
@@ -79,7 +79,11 @@ extern "C" {
 /* The library's version at run time, "1.1.0". */
 const char *hwt_version(void);
 
-/* Nanoseconds in n microseconds, milliseconds, seconds. A fraction, as 0.5, does not compile. */
+/*
+ * Nanoseconds in n microseconds, milliseconds, seconds. A fraction, as 0.5, does not compile. They
+ * are plain multiplications: n is not to be negative, which would be centuries away or never, nor
+ * the product beyond 64 bits (584 years).
+ */
 #define HWT_USEC(n) (HWT_WHOLE(n) * UINT64_C(1000))
 #define HWT_MSEC(n) (HWT_WHOLE(n) * UINT64_C(1000000))
 #define HWT_SEC(n)  (HWT_WHOLE(n) * UINT64_C(1000000000))
@@ -130,7 +134,9 @@ typedef struct hwt_config {
     size_t struct_size; /* set by hwt_config_init */
     /* Granularity of wake-ups; default 1 ms; at least 1 us. A fine one costs nothing when idle. */
     uint64_t tick_ns;
-    /* Slots per level, the lowest may have more; default 512; rounded up to 2^n; at most 2^20. */
+    /*
+     * Slots per level, the lowest two may have more; default 512; rounded up to 2^n; at most 2^20.
+     */
     uint32_t ticks_per_wheel;
     hwt_wheel_kind wheel;
     uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
@@ -156,8 +162,9 @@ typedef struct hwt_config {
      * Where tasks run; NULL: on the worker. Called on the worker; it must see to it that run(job)
      * is called once, soon, on any thread, and return 0; anything else is a refusal, which ends
      * the timeout as cancelled. A due timeout that still waits there can be cancelled, and stop
-     * hands it back; run(job) must be called all the same, at any time later. What a task throws
-     * passes through run(job), and through execute if that calls it; execute throws nothing else.
+     * hands it back; run(job) must be called all the same, at any time later, also after destroy.
+     * What a task throws passes through run(job), and through execute if that calls it; execute
+     * throws nothing else.
      */
     int (*execute)(void *executor, void (*run)(void *job), void *job);
     void *executor;                    /* its first argument */
@@ -186,8 +193,9 @@ typedef struct hwt_config {
 void hwt_config_init(hwt_config *config);
 /*
  * Since 1.1 this is what is called: with the size that the program was compiled with, of which no
- * byte behind is written. The function of the other name is for programs that were compiled with
- * 1.0, and knows that size only. So it is with the three that end in _init.
+ * byte behind is written; by bindings of other languages, too. The function of the other name is
+ * for programs that were compiled with 1.0, and knows that size only. So it is with the three that
+ * end in _init.
  */
 void hwt_config_init_size(hwt_config *config, size_t size);
 #define hwt_config_init(config) hwt_config_init_size((config), sizeof(hwt_config))
@@ -209,11 +217,12 @@ void hwt_config_init_size(hwt_config *config, size_t size);
 int hwt_timer_create(hwt_timer **timer, const hwt_config *config);
 
 /*
- * Starts the worker. Not needed: the first submission does it. Any thread.
+ * Starts the worker, if it is not the caller who drives. Not needed: the first submission does it.
+ * Any thread.
  *
- * 0, also when it runs already; -ESHUTDOWN once stopped; -EOWNERDEAD after a task has ended the
- * worker's thread; -ECHILD in a forked child; the negative errno of pthread_create (say, -EPERM for
- * a scheduling policy that is not permitted), after which it can be started again.
+ * 0, also when it runs already, or has no worker; -ESHUTDOWN once stopped; -EOWNERDEAD after a task
+ * has ended the worker's thread; -ECHILD in a forked child; the negative errno of pthread_create
+ * (say, -EPERM for a scheduling policy that is not permitted), after which it can be started again.
  */
 int hwt_timer_start(hwt_timer *timer);
 
@@ -239,7 +248,10 @@ uint64_t hwt_timer_pending(const hwt_timer *timer);
 /* The timer's clock, in nanoseconds. Any thread. */
 uint64_t hwt_timer_now(const hwt_timer *timer);
 
-/* What stop hands back, each with a reference that the caller drops (hwt_timeout_unref). */
+/*
+ * What stop hands back, each with a reference that the caller drops (hwt_timeout_unref). Begin with
+ * {0}: a stop that fails leaves it as it was.
+ */
 typedef struct hwt_unprocessed {
     hwt_timeout *first;
     size_t count;
@@ -270,7 +282,7 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
  */
 int hwt_timer_drain(hwt_timer *timer, uint64_t max_ns, hwt_unprocessed *unprocessed);
 
-/* Takes the next one out of the list, with its reference; NULL: that was all. */
+/* Takes the next one out of the list, with its reference; NULL: that was all, or no list. */
 hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);
 
 /* ---- scheduling ---- */
@@ -316,8 +328,8 @@ typedef struct hwt_spec {
     hwt_task *cancelled;
     void *arg;
     uint64_t delay_ns;
-    uint64_t period_ns; /* 0: once */
-    hwt_period_mode period_mode;
+    uint64_t period_ns;          /* 0: once */
+    hwt_period_mode period_mode; /* of no account without a period */
     /*
      * Since 1.1: called once, when `arg` is no longer needed: the timeout has ended, its task and
      * hook have returned, and the last reference to it is dropped (G16). By whoever did the last of
@@ -379,7 +391,8 @@ bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns);
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns);
 
 hwt_state hwt_timeout_state(const hwt_timeout *timeout);
-bool hwt_timeout_is_expired(const hwt_timeout *timeout); /* running or expired */
+/* Running or expired: a periodic one is, during each run, and is not between them. */
+bool hwt_timeout_is_expired(const hwt_timeout *timeout);
 bool hwt_timeout_is_cancelled(const hwt_timeout *timeout);
 
 /* As it was scheduled. The timer may have been destroyed meanwhile. */

@@ -103,8 +103,7 @@ bool lane_take_back(hwt_timeout *timeout)
  * over by now, and its block somebody else's, whose deadline was read: then it is not in the slot
  * any more, and who fills that anew tells his own.
  */
-HOT hwt_timeout *sweep_slot(lane_slot *slot, _Atomic uint64_t *count, uint64_t near,
-                            uint64_t *left)
+HOT hwt_timeout *sweep_slot(lane_slot *slot, _Atomic uint64_t *count, uint64_t near, uint64_t *left)
 {
     uint64_t held = load_seq(slot); /* after its group's flag was taken (C2) */
     hwt_timeout *timeout;
@@ -173,8 +172,8 @@ static bool is_left(struct segment *segment, unsigned group)
     uint16_t before = segment->withdrawn[group], withdrawn = count_withdrawn(segment, group);
 
     segment->withdrawn[group] = withdrawn;
-    return segment->looks[group] == 0 || (segment->looks[group] < LOOKS &&
-                                          (uint16_t)(withdrawn - before) > GROUP_SLOTS / 8);
+    return segment->looks[group] == 0 ||
+           (segment->looks[group] < LOOKS && (uint16_t)(withdrawn - before) > GROUP_SLOTS / 8);
 }
 
 static uint64_t look_through(struct segment *segment, unsigned group, uint64_t near,

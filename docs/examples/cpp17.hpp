@@ -128,6 +128,8 @@ class timer
 
     [[nodiscard]] periodic every(duration period, task f)
     {
+        if (period <= duration::zero())
+            check(-EINVAL, "every: no period"); // 0 would be once
         auto owned = std::make_unique<task>(std::move(f));
         hwt_timeout *handle = nullptr;
         hwt_spec spec;

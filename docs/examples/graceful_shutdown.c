@@ -4,7 +4,8 @@
  *
  * Stop hands back what had not ended. Each carries its task, argument and deadline, so it can be
  * submitted to the successor, where it runs when it would have run. A thread keeps submitting all
- * the while: once the old timer refuses it with -ESHUTDOWN it turns to the new one.
+ * the while: once the old timer refuses it with -ESHUTDOWN it turns to the new one. With hooks and
+ * periods it takes hwt_timeout_renew: see rolling_restart.c.
  */
 #include "example.h"
 

@@ -28,6 +28,7 @@ expected()
     glib_pool) echo '[0-9]+ slow tasks at once, [0-9]+ of 200 ran before stop, [0-9]+ refused' ;;
     uv_pool) echo '60 tasks of 20 ms, [0-9]+ at once, 5 cancelled by stop' ;;
     graceful_shutdown) echo '20000 jobs ran once each, [0-9]+ handed over, [0-9]+ refused .*' ;;
+    rolling_restart) echo '[0-9]+ ran in time, [0-9]+ renewed, [0-9]+ of them were periodic' ;;
     metrics) echo '3 timers on one page, [0-9]+ lines of each' ;;
     cpp17) echo '50 tasks ran once, one 4 times until it succeeded, a periodic one [0-9]+ times' ;;
     *) echo 'an example that this script does not know' ;;

@@ -29,6 +29,7 @@ typedef struct beat {
     unsigned cancel_in; /* cancels itself in this run; 0: never */
     int cancelled;
     uint64_t pending_inside;
+    bool expired_inside;
 } beat;
 
 static void beat_task(hwt_timeout *timeout, void *arg)
@@ -37,6 +38,7 @@ static void beat_task(hwt_timeout *timeout, void *arg)
     unsigned run = b->runs++;
 
     b->pending_inside = hwt_timer_pending(b->rig->timer);
+    b->expired_inside = hwt_timeout_is_expired(timeout);
     if (run < COUNT_OF(b->at)) {
         b->at[run] = hwt_timer_now(b->rig->timer);
         virtual_add(&b->rig->clock, b->lasts[run]);
@@ -100,6 +102,42 @@ WHEEL_TEST(periodic, on_time)
         }
         cr_assert_eq(hwt_timer_pending(r.timer), 1);
         cr_assert(hwt_timeout_cancel(timeout));
+        hwt_timeout_unref(timeout);
+        rig_close(&r);
+    }
+}
+
+/* "Running or expired": so what is periodic is that again and again. */
+WHEEL_TEST(periodic, counts_as_expired_during_its_runs)
+{
+    beat b = {0};
+    hwt_timeout *timeout;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+    timeout = start_beat(&r, &b, HWT_FIXED_RATE, 0, PERIOD);
+    for (unsigned run = 1; run <= 3; run++) {
+        cr_assert_not(hwt_timeout_is_expired(timeout));
+        cr_assert_eq(rig_advance_by(&r, PERIOD), 1 + (run == 1));
+        cr_assert(b.expired_inside);
+    }
+    hwt_timeout_unref(timeout);
+    rig_close(&r);
+}
+
+/* What mode it would have does not matter. */
+WHEEL_TEST(periodic, without_a_period_it_runs_once)
+{
+    for (size_t m = 0; m < COUNT_OF(modes); m++) {
+        beat b = {0};
+        hwt_timeout *timeout;
+        rig r;
+
+        cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+        timeout = start_beat(&r, &b, modes[m], TICK, 0);
+        cr_assert_eq(rig_advance_by(&r, HWT_SEC(1)), 1);
+        cr_assert_eq(rig_advance_by(&r, HWT_SEC(1)), 0);
+        cr_assert_eq(hwt_timeout_state(timeout), HWT_EXPIRED);
         hwt_timeout_unref(timeout);
         rig_close(&r);
     }

@@ -41,6 +41,7 @@ WHEEL_TEST(virtual_limits, advance_of_an_idle_timer)
 }
 
 typedef struct verdicts {
+    hwt_unprocessed list;
     int advance;
     int stop;
     int destroy;
@@ -54,14 +55,14 @@ static void try_everything(hwt_timeout *timeout, void *arg)
 
     said->runs++;
     said->advance = hwt_timer_advance(timer);
-    said->stop = hwt_timer_stop(timer, NULL);
+    said->stop = hwt_timer_stop(timer, &said->list);
     said->destroy = hwt_timer_destroy(timer);
 }
 
 /* Inside a task the driving thread is the worker: it cannot wait for itself (G8). */
 WHEEL_TEST(virtual_limits, from_inside_a_task)
 {
-    verdicts said = {0};
+    verdicts said = {.list = {NULL, 42}};
     rig r;
 
     cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1)), 0);
@@ -70,6 +71,7 @@ WHEEL_TEST(virtual_limits, from_inside_a_task)
     cr_assert_eq(said.runs, 1);
     cr_assert_eq(said.advance, -EDEADLK);
     cr_assert_eq(said.stop, -EDEADLK);
+    cr_assert(said.list.first == NULL && said.list.count == 42, "untouched");
     cr_assert_eq(said.destroy, -EDEADLK);
     cr_assert_not(hwt_timer_is_stopped(r.timer), "a refused stop stops nothing");
     cr_assert_eq(hwt_new_timeout(r.timer, try_everything, &said, 0, NULL), 0);
