@@ -1502,6 +1502,20 @@ const struct world worlds[] = {
         .conduct_weight =
             {[DOES_NOTHING] = 1, [TAKES_HANDLE] = 4, [REARMS_LATER] = 1, [CANCELS_ITSELF] = 1},
     },
+    {
+        .name = "drainmet",
+        .shows = "C5 C7 C18 C20 G2 G3 G8",
+        .producers = 3,
+        .ops = 4,
+        .shared = 5,
+        .one_cpu = true,
+        .hooks = true,
+        .delays = 0xf8,
+        .shared_delays = 0x180,
+        .weight =
+            {[OP_DRAIN] = 2, [OP_CANCEL] = 4, [OP_MOVE] = 4, [OP_SCHEDULE] = 1, [OP_SLEEP] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
