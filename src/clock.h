@@ -22,29 +22,26 @@ struct clock {
  */
 #define CLOCK_LAST ((UINT64_C(1) << 61) - 2)
 
-/* As it stands: for a sum that is clamped itself. */
-static inline uint64_t clock_reading(const struct clock *clock)
-{
-    return unlikely(clock->now != NULL) ? clock->now(clock->context) : clock_system_now(clock->id);
-}
-
 /* What a delay counts from. False: it takes a call to know. */
 HOT bool clock_tells(const struct clock *clock, uint64_t delay, uint64_t *now)
 {
     return likely(!clock->now) && likely(clock->id == CLOCK_MONOTONIC) && counter_tells(delay, now);
 }
 
-/* When that is false. */
+static inline uint64_t clock_now(const struct clock *clock)
+{
+    uint64_t now =
+        unlikely(clock->now != NULL) ? clock->now(clock->context) : clock_system_now(clock->id);
+
+    return min_u64(now, CLOCK_LAST);
+}
+
+/* When clock_tells is false. */
 static inline uint64_t clock_read(const struct clock *clock, uint64_t delay)
 {
     if (likely(!clock->now) && likely(clock->id == CLOCK_MONOTONIC))
         return counter_read(delay);
-    return clock_reading(clock);
-}
-
-static inline uint64_t clock_now(const struct clock *clock)
-{
-    return min_u64(clock_reading(clock), CLOCK_LAST);
+    return clock_now(clock);
 }
 
 /*

@@ -278,7 +278,7 @@ bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns)
 static uint64_t handle_now(const hwt_timeout *timeout, uint64_t delay)
 {
     if (unlikely(timeout->flags & FLAG_CALLERS_CLOCK))
-        return timer_reading(timeout->timer);
+        return timer_now(timeout->timer);
     if (unlikely(timeout->flags & FLAG_BOOTTIME))
         return clock_system_now(CLOCK_BOOTTIME);
     return counter_now(delay);

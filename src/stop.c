@@ -242,7 +242,7 @@ static void end_drain(void *drained)
  */
 static void await_end(hwt_timer *timer, uint64_t max_ns)
 {
-    uint64_t until = deadline_after(timer_reading(timer), max_ns), now;
+    uint64_t until = deadline_after(timer_now(timer), max_ns), now;
     uint64_t nap = NAP_LEAST;
 
     if (load_acquire(&timer->phase) == PHASE_DRAINING)

@@ -221,12 +221,6 @@ static inline void timer_ask(hwt_timer *timer, enum asked what)
     park_wake(&timer->park);
 }
 
-/* For deadline_after, which clamps the sum. */
-static inline uint64_t timer_reading(const hwt_timer *timer)
-{
-    return clock_reading(&timer->clock);
-}
-
 /* This thread acts as the worker from now on. */
 static inline void timer_act(hwt_timer *timer)
 {

@@ -31,6 +31,7 @@ static void open_rig(rig *r, hwt_wheel_kind wheel, uint64_t tick_ns, uint64_t ep
 static void jump(hwt_wheel_kind wheel, uint64_t tick_ns, uint64_t to)
 {
     probe soon = {0}, late = {0}, last = {0}, never = {0};
+    hwt_timeout *moved;
     rig r;
 
     open_rig(&r, wheel, tick_ns, HWT_SEC(1));
@@ -42,11 +43,14 @@ static void jump(hwt_wheel_kind wheel, uint64_t tick_ns, uint64_t to)
     cr_assert(soon.runs == 1 && late.runs == 1 && last.runs == 1 && never.runs == 0);
     cr_assert_lt(hwt_timer_now(r.timer), END, "no moment is beyond the last deadline");
     cr_assert_eq(hwt_timer_next_deadline(r.timer), UINT64_MAX);
-    /* and goes on there: what is due in a while is never due */
+    /* and goes on there: what is due now runs, what is due in a while is never due */
     cr_assert_eq(hwt_new_timeout(r.timer, probe_task, &soon, 0, NULL), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, probe_task, &soon, HWT_SEC(9), &moved), 0);
+    cr_assert(hwt_timeout_reschedule(moved, 0));
+    hwt_timeout_unref(moved);
     cr_assert_eq(hwt_new_timeout(r.timer, probe_task, &never, HWT_SEC(1), NULL), 0);
-    cr_assert_leq(hwt_timer_advance(r.timer), 1);
-    cr_assert_eq(never.runs, 0, "G1");
+    cr_assert_eq(hwt_timer_advance(r.timer), 2);
+    cr_assert(soon.runs == 3 && never.runs == 0, "G1");
     cr_assert_geq(rig_advance_to(&r, HWT_SEC(2)), 0); /* back */
     cr_assert_geq(rig_advance_to(&r, to), 0);
     cr_assert_eq(never.runs, 0, "G1");
