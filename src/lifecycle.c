@@ -200,13 +200,14 @@ int hwt_timer_create(hwt_timer **timer, const hwt_config *config)
 static int start_thread(hwt_timer *timer)
 {
     sigset_t all, before;
-    int error;
+    int error, saved = errno; /* malloc may have tried one thing before another */
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     error =
         pthread_create(&timer->thread, timer->has_attr ? &timer->attr : NULL, worker_main, timer);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = saved;
     timer->has_thread = error == 0;
     return -error;
 }

@@ -2,6 +2,7 @@
 /* The way of a block between a thread, its CPU and the slabs. The way back is pool_home.c's. */
 #include "pool.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #include "depot.h"
@@ -76,9 +77,11 @@ static bool may_keep(void)
 
     if (unlikely(m->keeping == KEEP_UNKNOWN)) {
         uint64_t key = load_acquire(&flush_key);
+        int saved = errno; /* it may need malloc, which may try one thing before another */
         if (key != NO_KEY && key != KEY_GONE &&
             pthread_setspecific((pthread_key_t)(key - 1), m) == 0)
             m->keeping = KEEP_UNTIL_END;
+        errno = saved;
     }
     return m->keeping == KEEP_UNTIL_END;
 }

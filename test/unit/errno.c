@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc */
+/* LDFLAGS: -Wl,--wrap=pthread_create,--wrap=pthread_setspecific */
 /*
  * A call that succeeds leaves errno alone, though malloc, which may try one thing before another,
  * changes it when it succeeds; and though signals interrupt what waits.
@@ -42,6 +43,28 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
     return __real_aligned_alloc(alignment, size);
 }
 
+/* These may need malloc. */
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg)
+{
+    if (noisy)
+        errno = ENOMEM;
+    return __real_pthread_create(thread, attr, run, arg);
+}
+
+int __real_pthread_setspecific(pthread_key_t key, const void *value);
+int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
+int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
+{
+    if (noisy)
+        errno = ENOMEM;
+    return __real_pthread_setspecific(key, value);
+}
+
 TestSuite(errno_, .init = test_arm);
 
 /* Chunks for thousands at one tick, and a timer's parts. */
@@ -65,6 +88,39 @@ WHEEL_TEST(errno_, beside_a_malloc_that_changes_it)
     cr_assert_eq(hwt_timer_destroy(r.timer), 0);
     cr_assert_eq(errno, UNTOUCHED, "destroy");
     noisy = false;
+}
+
+typedef struct verdict {
+    hwt_timer *timer;
+    int start, submission;
+} verdict;
+
+static void *first_use(void *arg)
+{
+    verdict *v = arg;
+
+    noisy = true;
+    errno = UNTOUCHED;
+    cr_assert_eq(hwt_timer_start(v->timer), 0);
+    v->start = errno;
+    cr_assert_eq(hwt_new_timeout(v->timer, noop_task, NULL, HWT_SEC(100), NULL), 0);
+    v->submission = errno;
+    noisy = false;
+    return NULL;
+}
+
+/* The worker's thread, and what any thread keeps for its end. */
+Test(errno_, of_a_threads_first_use)
+{
+    pthread_t thread;
+    verdict v;
+
+    cr_assert_eq(hwt_timer_create(&v.timer, NULL), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, first_use, &v), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(v.start, UNTOUCHED, "start");
+    cr_assert_eq(v.submission, UNTOUCHED, "new_timeout");
+    cr_assert_eq(hwt_timer_destroy(v.timer), 0);
 }
 
 static void on_alarm(int number)
