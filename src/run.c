@@ -300,9 +300,8 @@ static __attribute__((noinline)) bool run_or_dispatch(hwt_timer *timer, hwt_time
     switch (timeout_claim(timeout, timer->worker.pass_limit, claimed)) {
     case CLAIM_WON:
         if (timer->execute)
-            run_dispatch(timer, timeout);
-        else
-            run_here(timer, timeout, frame);
+            return run_dispatch(timer, timeout);
+        run_here(timer, timeout, frame);
         return true;
     case CLAIM_LATER:
         if (!timer->execute)

@@ -159,10 +159,27 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
     run_bury_refused(timer, timeout);
 }
 
-void run_dispatch(hwt_timer *timer, hwt_timeout *timeout)
+/*
+ * Somebody has called run(job) all the same: a refusal that comes too late is none. (The runtime's
+ * share is there: who runs it elsewhere leaves a notice that only this thread takes in.)
+ */
+static bool has_begun(const hwt_timeout *timeout)
+{
+    enum word_code code = word_code(load_acquire(&timeout->word));
+
+    return code != WORD_DISPATCHED && code != WORD_CANCELLED;
+}
+
+bool run_dispatch(hwt_timer *timer, hwt_timeout *timeout)
 {
     add_relaxed(&timeout->refs, 1); /* the job's share */
     file_dispatched(timer, timeout);
-    if (timer->execute(timer->executor, run_job, timeout) != 0 && timer_is_ours(timer))
-        refuse(timer, timeout);
+    if (likely(timer->execute(timer->executor, run_job, timeout) == 0))
+        return true;
+    if (!timer_is_ours(timer))
+        return false;
+    if (has_begun(timeout))
+        return true;
+    refuse(timer, timeout);
+    return false;
 }

@@ -72,7 +72,7 @@ HOT uint64_t next_run(const hwt_timer *timer, const hwt_timeout *timeout)
 void run_abandon_current(struct run_frame *frame, void (*rest)(void *frame));
 /* The executor has refused it, and its hook has been called, or has thrown. */
 void run_bury_refused(hwt_timer *timer, hwt_timeout *timeout);
-/* One that is due, and DISPATCHED: to the executor. */
-void run_dispatch(hwt_timer *timer, hwt_timeout *timeout);
+/* One that is due, and DISPATCHED: to the executor. False: that has refused it. */
+bool run_dispatch(hwt_timer *timer, hwt_timeout *timeout);
 
 #endif

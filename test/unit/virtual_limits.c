@@ -79,6 +79,65 @@ WHEEL_TEST(virtual_limits, from_inside_a_task)
     rig_close(&r);
 }
 
+static int refuse_all(void *executor, void (*run)(void *), void *job)
+{
+    (void)run;
+    (void)job;
+    return ++*(int *)executor;
+}
+
+/* "And returns how many": neither run nor handed over. */
+WHEEL_TEST(virtual_limits, what_the_executor_refuses_does_not_count)
+{
+    int refused = 0;
+    rig r;
+
+    rig_prepare(&r, wheel, HWT_SEC(1));
+    r.config.execute = refuse_all;
+    r.config.executor = &refused;
+    cr_assert_eq(rig_open(&r), 0);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, 0, NULL), 0);
+    cr_assert_eq(hwt_timer_advance(r.timer), 0);
+    cr_assert_eq(refused, 3);
+    cr_assert_eq(stats_of(r.timer).rejected, 3);
+    rig_close(&r);
+}
+
+/* Does what is asked, and returns something else. */
+static int run_and_refuse(void *executor, void (*run)(void *), void *job)
+{
+    run(job);
+    return ++*(int *)executor;
+}
+
+/* G2, G3: what has run is not refused any more. */
+WHEEL_TEST(virtual_limits, a_refusal_after_the_run_is_none)
+{
+    probe p = {0};
+    int called = 0;
+    hwt_spec spec;
+    rig r;
+
+    rig_prepare(&r, wheel, HWT_SEC(1));
+    r.config.execute = run_and_refuse;
+    r.config.executor = &called;
+    cr_assert_eq(rig_open(&r), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, probe_task, &p, 0, NULL), 0);
+    probe_spec(&spec, &p, 0);
+    spec.period_ns = HWT_MSEC(1);
+    cr_assert_eq(hwt_schedule(r.timer, &spec, NULL), 0);
+    cr_assert_eq(hwt_timer_advance(r.timer), 2);
+    for (unsigned i = 1; i <= 10; i++)
+        cr_assert_eq(rig_advance_by(&r, HWT_MSEC(1)), 1);
+    cr_assert_eq(p.runs, 12);
+    cr_assert_eq(called, 12);
+    cr_assert_eq(p.hooks, 0);
+    cr_assert_eq(stats_of(r.timer).rejected, 0);
+    cr_assert_eq(stats_of(r.timer).expired, 1);
+    rig_close(&r);
+}
+
 typedef struct nested {
     rig *other;
     int advanced;
