@@ -212,28 +212,45 @@ static int start_thread(hwt_timer *timer)
     return -error;
 }
 
+/* 0: it is, or may be started. */
+static int refusal(uint32_t phase)
+{
+    if (phase >= PHASE_DRAINING)
+        return -ESHUTDOWN;
+    return phase == PHASE_LOST ? -EOWNERDEAD : 0;
+}
+
+/* Under `mutex`. */
+static int start(hwt_timer *timer)
+{
+    uint32_t phase = load_relaxed(&timer->phase);
+    int result = refusal(phase);
+
+    if (result != 0 || phase != PHASE_CREATED)
+        return result;
+    if (timer->drive == HWT_DRIVE_WORKER)
+        result = start_thread(timer);
+    if (result == 0)
+        store_release(&timer->phase, PHASE_RUNNING);
+    return result;
+}
+
 int lifecycle_begin(hwt_timer *timer)
 {
-    int result = 0;
+    int result;
 
     if (!timer_is_ours_now(timer))
         return -ECHILD;
+    result = refusal(load_acquire(&timer->phase)); /* there is no way back from these: no lock */
+    if (result != 0)
+        return result;
     pthread_mutex_lock(&timer->mutex);
-    if (load_relaxed(&timer->phase) >= PHASE_DRAINING) {
-        result = -ESHUTDOWN;
-    } else if (load_relaxed(&timer->phase) == PHASE_LOST) {
-        result = -EOWNERDEAD;
-    } else if (load_relaxed(&timer->phase) == PHASE_CREATED) {
-        if (timer->drive == HWT_DRIVE_WORKER)
-            result = start_thread(timer);
-        if (result == 0)
-            store_release(&timer->phase, PHASE_RUNNING);
-    }
+    result = start(timer);
     pthread_mutex_unlock(&timer->mutex);
     return result;
 }
 
-void lifecycle_lose_worker(hwt_timer *timer)
+void lifecycle_close_lost(hwt_timer *timer)
 {
     pthread_mutex_lock(&timer->mutex); /* start may not be done yet; stop may have begun */
     if (load_relaxed(&timer->phase) < PHASE_DRAINING)
@@ -241,6 +258,11 @@ void lifecycle_lose_worker(hwt_timer *timer)
     else if (load_relaxed(&timer->phase) == PHASE_DRAINING)
         store_release(&timer->phase, PHASE_DRAINED);
     pthread_mutex_unlock(&timer->mutex);
+}
+
+void lifecycle_lose_worker(hwt_timer *timer)
+{
+    lifecycle_close_lost(timer);
     visit_refuse_all(timer, -EOWNERDEAD);
     if (timer->worker.escaped)
         run_tell(timer, timer->worker.escaped,

@@ -9,7 +9,11 @@
 int lifecycle_begin(hwt_timer *timer);
 /* Before its end: a drain that was cut short has left it (stop.c). */
 void stop_await_drains(hwt_timer *timer);
-/* On the worker's thread, which a task is ending: nothing will run any more, and all are told. */
+/*
+ * On the worker's thread, which a callback is ending: first, before anybody else hears of that, no
+ * submission is accepted any more; last, nothing will run any more, and all are told.
+ */
+void lifecycle_close_lost(hwt_timer *timer);
 void lifecycle_lose_worker(hwt_timer *timer);
 /*
  * In a forked child: out of a call that was on at the fork, because a callback has forked and

@@ -238,7 +238,8 @@ static void end_drain(void *drained)
 
 /*
  * Until the worker says that all has ended, somebody else stops the timer, or the time is over. Who
- * cancels the last one tells nobody: so this looks now and then, and then asks the worker.
+ * cancels the last one tells nobody, nor does who was just submitting when it was closed: so this
+ * looks now and then, and then asks the worker.
  */
 static void await_end(hwt_timer *timer, uint64_t max_ns)
 {
@@ -250,7 +251,7 @@ static void await_end(hwt_timer *timer, uint64_t max_ns)
     while (load_acquire(&timer->phase) == PHASE_DRAINING && (now = timer_now(timer)) < until) {
         platform_nap(min_u64(nap, until - now));
         nap = min_u64(2 * nap, NAP_MOST);
-        if (hwt_timer_pending(timer) == 0)
+        if (hwt_timer_pending(timer) == 0 || lanes_earliest(&timer->lanes) < UINT64_MAX)
             timer_ask(timer, ASKED_DRAIN);
     }
 }

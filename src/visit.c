@@ -7,6 +7,7 @@
 #include "filing.h"
 #include "guard.h"
 #include "intake.h"
+#include "lifecycle.h"
 #include "release.h"
 #include "run_frames.h"
 #include "worker.h"
@@ -142,8 +143,11 @@ static void leave_attendance(void *left)
 {
     struct attendance *attendance = left;
 
-    if (timer_is_ours(attendance->timer))
-        answer(attendance->timer, attendance->visit, attendance->answer);
+    if (!timer_is_ours(attendance->timer))
+        return;
+    if (attendance->answer == -EOWNERDEAD)
+        lifecycle_close_lost(attendance->timer);
+    answer(attendance->timer, attendance->visit, attendance->answer);
 }
 
 static void attend(hwt_timer *timer, struct visit *visit)

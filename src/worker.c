@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker.h"
 
+#include <limits.h>
+
 #include "ahead.h"
 #include "driver.h"
 #include "filing.h"
@@ -27,6 +29,21 @@
 HOT bool must_leave(const hwt_timer *timer)
 {
     return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
+}
+
+/* Closed, and what is periodic has not been ended yet: none of it begins another run. */
+HOT bool has_to_drain(const hwt_timer *timer)
+{
+    return load_relaxed(&timer->phase) == PHASE_DRAINING &&
+           timer->worker.reclaiming == RECLAIM_NONE;
+}
+
+/* What is due then waits for the next pass, if there is one. */
+HOT bool must_end_pass(const hwt_timer *timer)
+{
+    if (likely(load_relaxed(&timer->phase) < PHASE_DRAINING))
+        return !timer_is_ours(timer);
+    return must_leave(timer) || has_to_drain(timer);
 }
 
 HOT void read_now(hwt_timer *timer)
@@ -57,7 +74,7 @@ HOT hwt_timeout *next_due(hwt_timer *timer, bool exact)
  * the clock is read; a task that is not due any more by then, because the clock has gone back, is
  * not begun (run_due).
  */
-static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int *ran)
+static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, uint64_t *ran)
 {
     struct wheel *wheel = timer->worker.wheel;
     hwt_timeout *timeout = next_due(timer, exact);
@@ -70,7 +87,7 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, int 
         if (i % FETCH_AT_ONCE == 0)
             wheel_prefetch_due(wheel, FETCH_AT_ONCE, FETCH_AT_ONCE);
         *ran += run_due(timer, timeout, frame);
-        if (must_leave(timer))
+        if (must_end_pass(timer))
             return false;
         if (i == HAND)
             return true;
@@ -105,9 +122,9 @@ static void end_pass(hwt_timer *timer)
 #endif
 }
 
-static int pass(hwt_timer *timer, bool exact, struct run_frame *frame)
+static uint64_t pass(hwt_timer *timer, bool exact, struct run_frame *frame)
 {
-    int ran = 0;
+    uint64_t ran = 0;
 
     begin_pass(timer);
     while (run_hand(timer, exact, frame, &ran))
@@ -138,6 +155,8 @@ static __attribute__((cold)) void abandon_pass(struct run_frame *frame)
     struct guard guard GUARDED = {.leave = leave_abandoned_pass, .what = frame};
 
     guard_begin(&guard);
+    if (frame->timer->drive == HWT_DRIVE_WORKER)
+        lifecycle_close_lost(frame->timer); /* before who waits for the run hears that it is over */
     if (frame->current)
         frame->timer->worker.escaped = frame->current->task;
     run_abandon(frame);
@@ -160,14 +179,14 @@ int worker_pass(hwt_timer *timer, bool exact)
 {
     struct run_frame frame = {.timer = timer, .outer = run_frames};
     struct guard guard GUARDED = {.leave = leave_pass, .what = &frame};
-    int ran;
+    uint64_t ran;
 
     run_frames = &frame;
     guard_begin(&guard);
     ran = pass(timer, exact, &frame);
     run_frames = frame.outer;
     frame.returned = true;
-    return ran;
+    return (int)min_u64(ran, INT_MAX);
 }
 
 /* ---- sleeping ---- */
@@ -335,10 +354,9 @@ static void attend_drain(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
 
-    if (w->reclaiming == RECLAIM_NONE) {
-        intake(timer, DEADLINE_NEVER);
+    intake(timer, DEADLINE_NEVER); /* what was accepted just before it was closed, too */
+    if (w->reclaiming == RECLAIM_NONE)
         file_reclaim_periodic(timer);
-    }
     if (wheel_has_beside(w->wheel, &w->dispatched) || w->shelf || hwt_timer_pending(timer) > 0)
         return;
     pthread_mutex_lock(&timer->mutex);
@@ -372,6 +390,8 @@ static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
         house_keep(timer);
         if (unlikely(load_relaxed(&timer->asked)))
             attend(timer);
+        else if (unlikely(has_to_drain(timer)))
+            attend_drain(timer);
         else if (!ahead_look(timer))
             sleep_until_due(timer);
     }

@@ -1,11 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* hwt_timer_drain, since 1.1: refuses, waits, stops (G2, G3, G8, C13). */
+/* LDFLAGS: -Wl,--wrap=clock_gettime */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "support.h"
+
+/* Where a submission is that has been accepted, and not yet been submitted. */
+static _Thread_local gate *reads_clock_at;
+
+int __real_clock_gettime(clockid_t id, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+    gate *held = reads_clock_at;
+
+    reads_clock_at = NULL;
+    if (held)
+        gate_task(NULL, held);
+    return __real_clock_gettime(id, ts);
+}
 
 TestSuite(drain, .init = test_arm);
 
@@ -125,6 +143,42 @@ WHEEL_TEST(drain, periodic_ones_end_at_once)
     close_timer(timer);
 }
 
+typedef struct lag {
+    hwt_timer *timer;
+    atomic_uint runs, late;
+} lag;
+
+static void fall_behind(hwt_timeout *timeout, void *arg)
+{
+    lag *l = arg;
+
+    (void)timeout;
+    l->runs++;
+    l->late += hwt_timer_is_stopped(l->timer);
+    sleep_ms(2);
+}
+
+/* Also what has fallen behind, and would catch up within the pass. */
+WHEEL_TEST(drain, a_periodic_one_does_not_catch_up)
+{
+    lag l = {.timer = open_timer(wheel)};
+    atomic_uint ran = 0;
+    hwt_spec spec;
+
+    hwt_spec_init(&spec);
+    spec.task = fall_behind;
+    spec.arg = &l;
+    spec.period_ns = HWT_USEC(100);
+    cr_assert_eq(hwt_schedule(l.timer, &spec, NULL), 0);
+    cr_assert_eq(hwt_schedule(l.timer, &spec, NULL), 0);
+    cr_assert(wait_count(&l.runs, 20));
+    cr_assert_eq(hwt_new_timeout(l.timer, count_task, &ran, HWT_MSEC(1), NULL), 0);
+    cr_assert_eq(hwt_timer_drain(l.timer, HWT_SEC(3600), NULL), 0);
+    cr_assert_leq(l.late, 1, "%u runs began", l.late); /* as the drain did */
+    cr_assert_eq(ran, 1, "what was due was waited for");
+    close_timer(l.timer);
+}
+
 /* ---- beside others ---- */
 
 struct drainer {
@@ -156,6 +210,52 @@ static void ends_empty(struct drainer *d)
     cr_assert_eq(pthread_join(d->thread, NULL), 0);
     cr_assert_eq(d->result, 0);
     cr_assert_eq(d->list.count, 0);
+}
+
+typedef struct straggler {
+    hwt_timer *timer;
+    gate gate;
+    int result;
+} straggler;
+
+static void *submit_late(void *arg)
+{
+    straggler *s = arg;
+    hwt_spec spec;
+
+    hwt_spec_init(&spec);
+    spec.task = noop_task;
+    spec.delay_ns = spec.period_ns = HWT_SEC(3600);
+    reads_clock_at = &s->gate;
+    s->result = hwt_schedule(s->timer, &spec, NULL);
+    return NULL;
+}
+
+/* Accepted before it was closed, and there only afterwards. */
+WHEEL_TEST(drain, a_periodic_one_comes_late)
+{
+    straggler s = {.timer = open_timer(wheel), .result = 1};
+    hwt_unprocessed list = {NULL, 0};
+    pthread_t thread;
+    gate last = {0};
+    struct drainer d;
+
+    cr_assert_eq(hwt_timer_start(s.timer), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, submit_late, &s), 0);
+    cr_assert(wait_count(&s.gate.entered, 1));
+    cr_assert_eq(hwt_new_timeout(s.timer, gate_task, &last, HWT_MSEC(20), NULL), 0);
+    start_drain(&d, s.timer);
+    cr_assert(wait_count(&last.entered, 1)); /* the worker has seen to what there was */
+    gate_open(&s.gate);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(s.result, 0);
+    gate_open(&last);
+    cr_assert_eq(pthread_join(d.thread, NULL), 0, "it does not wait for an hour");
+    cr_assert_eq(d.result, 0);
+    list = d.list;
+    cr_assert_eq(list.count, 1);
+    hwt_timeout_unref(hwt_unprocessed_take(&list));
+    close_timer(s.timer);
 }
 
 WHEEL_TEST(drain, beside_others)

@@ -120,6 +120,53 @@ WHEEL_TEST(thread_end, a_task_exits)
     expect_handed_back(timer, due + 1 - ran);
 }
 
+typedef struct last_words {
+    hwt_timer *timer;
+    atomic_uint runs, hooks;
+    int said;
+} last_words;
+
+static void cancel_and_exit(hwt_timeout *timeout, void *arg)
+{
+    last_words *w = arg;
+
+    w->runs++;
+    hwt_timeout_cancel(timeout);
+    pthread_exit(NULL);
+}
+
+static void try_to_schedule(hwt_timeout *timeout, void *arg)
+{
+    last_words *w = arg;
+
+    (void)timeout;
+    w->said = hwt_new_timeout(w->timer, noop_task, NULL, 0, NULL);
+    w->hooks++;
+}
+
+/* What would never run is refused from the first moment on: to its own hook, too. */
+WHEEL_TEST(thread_end, nothing_is_accepted_on_the_way_out)
+{
+    last_words w = {.said = 1};
+    hwt_timeout *timeout;
+    hwt_spec spec;
+
+    open_timer(&w.timer, wheel);
+    hwt_spec_init(&spec);
+    spec.task = cancel_and_exit;
+    spec.cancelled = try_to_schedule;
+    spec.arg = &w;
+    spec.period_ns = HWT_MSEC(1);
+    cr_assert_eq(hwt_schedule(w.timer, &spec, &timeout), 0);
+    cr_assert(wait_count(&w.runs, 1));
+    cr_assert_eq(hwt_timeout_cancel_sync(timeout), 0);
+    expect_refusal(w.timer);
+    cr_assert(wait_count(&w.hooks, 1));
+    cr_assert_eq(w.said, -EOWNERDEAD);
+    hwt_timeout_unref(timeout);
+    expect_handed_back(w.timer, 0);
+}
+
 static void exit_rearmed(hwt_timeout *timeout, void *arg)
 {
     *(bool *)arg = hwt_timeout_reschedule(timeout, HWT_SEC(1));
