@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* LDFLAGS: -Wl,--wrap=pthread_mutex_lock */
 /*
  * G8 for threads that do not live to see the end of a call: cancelled in stop or destroy, and
  * thread-specific destructors on the worker's thread that call them.
@@ -7,6 +8,17 @@
 #include <errno.h>
 
 #include "support.h"
+
+static _Thread_local unsigned locks;
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    locks++;
+    return __real_pthread_mutex_lock(mutex);
+}
 
 TestSuite(stop_threads, .init = test_arm);
 
@@ -195,4 +207,23 @@ Test(stop_threads, a_destructor_on_the_worker_is_inside)
     cr_assert_eq(stop_result, -EDEADLK);
     cr_assert_eq(destroy_result, -EDEADLK);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* G7: also what is refused. */
+WHEEL_TEST(stop_threads, refusing_takes_no_lock)
+{
+    hwt_config config;
+    hwt_timer *timer;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(1), NULL), 0);
+    cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
+    locks = 0;
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(1), NULL), -ESHUTDOWN);
+    cr_assert_eq(locks, 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    cr_assert_gt(locks, 0, "they are counted");
 }

@@ -2,7 +2,6 @@
 /*
  * The worker, continued: stop and destroy with threads (G2, G3, G8, G10).
  */
-/* LDFLAGS: -Wl,--wrap=pthread_mutex_lock */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
@@ -10,37 +9,7 @@
 
 #include "support.h"
 
-static _Thread_local unsigned locks;
-
-int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
-
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
-{
-    locks++;
-    return __real_pthread_mutex_lock(mutex);
-}
-
 TestSuite(worker_stop, .init = test_arm);
-
-/* G7: also what is refused. */
-WHEEL_TEST(worker_stop, refusing_takes_no_lock)
-{
-    hwt_config config;
-    hwt_timer *timer;
-
-    hwt_config_init(&config);
-    config.wheel = wheel;
-    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
-    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(1), NULL), 0);
-    cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
-    locks = 0;
-    for (int i = 0; i < 10; i++)
-        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(1), NULL), -ESHUTDOWN);
-    cr_assert_eq(locks, 0);
-    cr_assert_eq(hwt_timer_destroy(timer), 0);
-    cr_assert_gt(locks, 0, "they are counted");
-}
 
 /* ---- G8 ---- */
 
