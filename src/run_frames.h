@@ -11,6 +11,7 @@
 struct run_frame {
     hwt_timer *timer;
     hwt_timeout *current; /* its task, or after it its hook, is running; NULL: none right now */
+    hwt_timeout *offered; /* to the executor, who has not run it on this thread so far */
     hwt_timeout *refused; /* by the executor, and its hook is running */
     bool in_hook;         /* of `current` */
     bool ended;           /* on an executor's thread: the word is settled, the run is over */

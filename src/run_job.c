@@ -121,12 +121,22 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
     frame.returned = true;
 }
 
+/* By an executor that runs a job while it is offered to him. */
+static void take_offer(const hwt_timeout *timeout)
+{
+    for (struct run_frame *frame = run_frames; frame; frame = frame->outer) {
+        if (frame->offered == timeout)
+            frame->offered = NULL;
+    }
+}
+
 /* What the executor calls, once, on any of its threads. */
 static void run_job(void *job)
 {
     hwt_timeout *timeout = job;
     hwt_timer *timer = timeout->timer;
 
+    take_offer(timeout);
     if (unlikely(!timer_is_ours(timer))) /* handed over before a fork: it is the parent's */
         return;
     store_relaxed(&timeout->run, RUN_ON);
@@ -161,19 +171,21 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
 
 /*
  * Somebody has called run(job) all the same: a refusal that comes too late is none. (The runtime's
- * share is there: who runs it elsewhere leaves a notice that only this thread takes in.)
+ * share is there: who runs it elsewhere leaves a notice that only this thread takes in.) On another
+ * thread, if it was cancelled, nobody can tell.
  */
 static bool has_begun(const hwt_timeout *timeout)
 {
     enum word_code code = word_code(load_acquire(&timeout->word));
 
-    return code != WORD_DISPATCHED && code != WORD_CANCELLED;
+    return !run_frames->offered || (code != WORD_DISPATCHED && code != WORD_CANCELLED);
 }
 
 bool run_dispatch(hwt_timer *timer, hwt_timeout *timeout)
 {
     add_relaxed(&timeout->refs, 1); /* the job's share */
     file_dispatched(timer, timeout);
+    run_frames->offered = timeout;
     if (likely(timer->execute(timer->executor, run_job, timeout) == 0))
         return true;
     if (!timer_is_ours(timer))

@@ -138,6 +138,54 @@ WHEEL_TEST(virtual_limits, a_refusal_after_the_run_is_none)
     rig_close(&r);
 }
 
+static void cancel_itself(hwt_timeout *timeout, void *arg)
+{
+    ++*(int *)arg;
+    cr_assert(hwt_timeout_cancel(timeout));
+}
+
+static int cancel_run_and_refuse(void *executor, void (*run)(void *), void *job)
+{
+    hwt_timeout_cancel(*(hwt_timeout **)executor);
+    run(job);
+    return -1;
+}
+
+/* The same, if it has been cancelled: inside the run, or before, so that there was none. */
+WHEEL_TEST(virtual_limits, a_refusal_after_a_run_that_was_cancelled_is_none)
+{
+    for (int before = 0; before < 2; before++) {
+        hwt_timeout *timeout, *other[100];
+        int called = 0, runs = 0;
+        hwt_spec spec;
+        rig r;
+
+        rig_prepare(&r, wheel, HWT_SEC(1));
+        r.config.execute = before ? cancel_run_and_refuse : run_and_refuse;
+        r.config.executor = before ? (void *)&timeout : (void *)&called;
+        cr_assert_eq(rig_open(&r), 0);
+        hwt_spec_init(&spec);
+        spec.task = cancel_itself;
+        spec.arg = &runs;
+        spec.period_ns = HWT_MSEC(1);
+        cr_assert_eq(hwt_schedule(r.timer, &spec, &timeout), 0);
+        cr_assert_eq(hwt_timer_advance(r.timer), 1);
+        rig_advance_by(&r, HWT_MSEC(3));
+        cr_assert_eq(runs, !before);
+        cr_assert_eq(stats_of(r.timer).rejected, 0);
+        cr_assert_eq(stats_of(r.timer).cancelled, 1);
+        for (size_t i = 0; i < COUNT_OF(other); i++) { /* it is there, as long as its handle is */
+            cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, HWT_SEC(1), &other[i]), 0);
+            cr_assert_neq(other[i], timeout);
+        }
+        cr_assert_eq(hwt_timeout_state(timeout), HWT_CANCELLED);
+        hwt_timeout_unref(timeout);
+        for (size_t i = 0; i < COUNT_OF(other); i++)
+            hwt_timeout_unref(other[i]);
+        rig_close(&r);
+    }
+}
+
 typedef struct nested {
     rig *other;
     int advanced;
