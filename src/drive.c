@@ -116,21 +116,6 @@ int hwt_timer_advance(hwt_timer *timer)
     return timer_is_ours(timer) ? ran : -ECHILD;
 }
 
-static bool lanes_hold_any(const struct lanes *lanes)
-{
-    for (unsigned i = 0; i < lanes->count; i++) {
-        if (lane_holds_any(&lanes->lane[i]))
-            return true;
-    }
-    return false;
-}
-
-/* Is anything pending? What lies in a lane is; otherwise it must be counted. */
-static bool any_pending(const hwt_timer *timer)
-{
-    return lanes_hold_any(&timer->lanes) || hwt_timer_pending(timer) > 0;
-}
-
 /* The lanes first: what is taken from a lane lowers `next_deadline` before that (intake.c). */
 static uint64_t read_bounds(const hwt_timer *timer)
 {
@@ -149,12 +134,12 @@ static uint64_t read_bounds(const hwt_timer *timer)
  * meanwhile a deadline may come from a lane to the worker, and be told once more to a lane that the
  * first look has seen, by whoever queues the nudge; but not a third time.
  */
-static uint64_t estimate(const hwt_timer *timer)
+static uint64_t estimate(hwt_timer *timer)
 {
     uint64_t earliest = read_bounds(timer);
 
     earliest = min_u64(earliest, read_bounds(timer));
-    return earliest == UINT64_MAX || any_pending(timer) ? earliest : UINT64_MAX;
+    return earliest == UINT64_MAX || stats_any_pending(timer) ? earliest : UINT64_MAX;
 }
 
 /* By the driver, outside of tasks. Would the one before have answered, had it been left? */

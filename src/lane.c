@@ -332,16 +332,18 @@ struct lane_tally lane_count(const struct lane *lane)
 {
     const struct segment *segment = lane->first;
     struct segment_tally sum = {0};
-    uint64_t refused;
+    uint64_t refused, spilled;
 
     do {
         segment_count(segment, &sum);
         segment = segment_next(segment);
     } while (segment != lane->first);
     refused = load_acquire(&lane->refused);
+    spilled = load_acquire(&lane->spilled);
     return (struct lane_tally){
-        .scheduled = sum.emptied + sum.held + load_acquire(&lane->spilled) - refused,
+        .scheduled = sum.emptied + sum.held + spilled - refused,
         .withdrawn = sum.emptied - sum.taken - refused,
+        .met = sum.taken + spilled,
     };
 }
 

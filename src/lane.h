@@ -299,6 +299,7 @@ bool lane_sweep_all(struct lane *lane, lane_take *take, void *context);
 struct lane_tally {
     uint64_t scheduled; /* accepted */
     uint64_t withdrawn; /* cancelled before the worker saw them; part of the above */
+    uint64_t met;       /* seen by him, or on their way in the spill; part of the first, too */
 };
 struct lane_tally lane_count(const struct lane *lane);
 /* Does it hold a timeout that the worker has not met? Looks as far as the first one. */

@@ -15,7 +15,7 @@ void(hwt_stats_init)(hwt_stats *stats)
     hwt_stats_init_size(stats, STATS_SIZE_1_0);
 }
 
-static void add_lane(hwt_stats *stats, const struct lane *lane)
+static struct lane_tally add_lane(hwt_stats *stats, const struct lane *lane)
 {
     struct lane_tally tally;
 
@@ -28,21 +28,26 @@ static void add_lane(hwt_stats *stats, const struct lane *lane)
     stats->scheduled += tally.scheduled;
     stats->withdrawn += tally.withdrawn;
     stats->cancelled += tally.withdrawn;
+    return tally;
 }
 
-/* What keeps the balance: scheduled, expired, cancelled, unprocessed, pending. */
-static void count_ledger(const hwt_timer *timer, hwt_stats *stats)
+/*
+ * What keeps the balance: scheduled, expired, cancelled, unprocessed, pending. Returns how many the
+ * worker has met, not one too many.
+ */
+static uint64_t count_ledger(const hwt_timer *timer, hwt_stats *stats)
 {
-    uint64_t ended;
+    uint64_t ended, met = 0;
 
     stats->expired = load_acquire(&timer->worker.count.expired);
     stats->unprocessed = load_acquire(&timer->worker.count.unprocessed);
     for (unsigned i = 0; i < timer->lanes.count; i++)
-        add_lane(stats, &timer->lanes.lane[i]);
+        met += add_lane(stats, &timer->lanes.lane[i]).met;
     ended = stats->expired + stats->cancelled + stats->unprocessed;
     stats->pending = stats->scheduled > ended ? stats->scheduled - ended : 0;
     if (timer->max_pending) /* a sum taken while others schedule may be a little off */
         stats->pending = min_u64(stats->pending, timer->max_pending);
+    return met;
 }
 
 uint64_t hwt_timer_pending(const hwt_timer *timer)
@@ -56,6 +61,42 @@ uint64_t hwt_timer_pending(const hwt_timer *timer)
     hwt_stats_init(&stats);
     count_ledger(timer, &stats);
     return stats.pending;
+}
+
+/* Those that the worker had met. Who cancels one before that counts it nowhere but in its slot. */
+static uint64_t count_ended(const hwt_timer *timer)
+{
+    uint64_t ended =
+        load_acquire(&timer->worker.count.expired) + load_acquire(&timer->worker.count.unprocessed);
+
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
+        const struct lane *lane = &timer->lanes.lane[i];
+        ended += load_acquire(&lane->cancelled) + load_acquire(&lane->expired);
+    }
+    return ended;
+}
+
+static bool lanes_hold_any(const struct lanes *lanes)
+{
+    for (unsigned i = 0; i < lanes->count; i++) {
+        if (lane_holds_any(&lanes->lane[i]))
+            return true;
+    }
+    return false;
+}
+
+/* What lies in a lane is pending. What the worker has met is if fewer have ended. */
+bool stats_any_pending(hwt_timer *timer)
+{
+    hwt_stats stats;
+
+    if (timer->max_pending)
+        return quota_used(timer) > 0;
+    if (count_ended(timer) < load_relaxed(&timer->run_count.met) || lanes_hold_any(&timer->lanes))
+        return true;
+    hwt_stats_init(&stats);
+    store_relaxed(&timer->run_count.met, count_ledger(timer, &stats));
+    return stats.pending > 0;
 }
 
 static void fill_in(const hwt_timer *timer, hwt_stats *stats)

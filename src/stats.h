@@ -14,12 +14,13 @@ struct worker_counters {
     _Atomic uint64_t wakeups;
 };
 
-/* With an executor several threads write these. */
+/* With an executor several threads write these; the last one is written by who counts. */
 struct run_counters {
     _Atomic uint64_t slow_tasks;
     _Atomic uint64_t late_max;
     _Atomic uint64_t late_sum;
     _Atomic uint64_t late_log2[64];
+    _Atomic uint64_t met; /* so many the worker had met, at least, when last counted (stats.c) */
 };
 
 /* `shared`: with others who run tasks. */
@@ -40,5 +41,11 @@ static inline void count_lateness(struct run_counters *count, uint64_t late, boo
     while (late > most && !cas_acq_rel(&count->late_max, &most, late))
         continue;
 }
+
+/*
+ * Is anything pending? Once counted, that costs little until so many have ended as the worker had
+ * met by then. Any thread.
+ */
+bool stats_any_pending(hwt_timer *timer);
 
 #endif

@@ -3,8 +3,9 @@
 #
 # What hwt_timer_next_deadline costs does not grow with what is pending, when nothing has changed
 # since the last call: callgrind counts its instructions beside 1,000 and beside 200,000 timeouts,
-# for both wheels: far ones, spread out or all of one deadline; and due ones that wait at an
-# executor, while one there has been re-armed.
+# for both wheels: far ones, spread out or all of one deadline; due ones that wait at an executor,
+# while one there has been re-armed; and far ones beside a worker, in a
+# lane yet or taken in.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -28,6 +29,7 @@ trap 'rm -rf "$work"' EXIT
 
 cat >"$work/next.c" <<'END'
 #include <hwt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <valgrind/callgrind.h>
@@ -69,31 +71,51 @@ static int queue(void *executor, void (*run)(void *job), void *job)
     return 0;
 }
 
+static void see(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    ++*(long *)arg;
+}
+
+static void ask_beside_a_worker(hwt_timer *timer, long count)
+{
+    long seen = 0;
+
+    if (hwt_timer_visit(timer, see, &seen) < 0 || seen != count)
+        exit(1);
+    ask(timer);
+}
+
 int main(int argc, char **argv)
 {
     long count = atol(argv[argc - 1]);
     int kind = atoi(argv[1]);
     char how = argv[2][0];
+    bool spread = how != 'o' && how != 'e', worker = how == 'w' || how == 'l';
     hwt_config config;
     hwt_timer *timer;
 
     hwt_config_init(&config);
     config.wheel = (hwt_wheel_kind)kind;
-    config.drive = HWT_DRIVE_CALLER;
-    config.now = read_now;
-    config.clock = &now;
+    if (!worker) {
+        config.drive = HWT_DRIVE_CALLER;
+        config.now = read_now;
+        config.clock = &now;
+    }
     config.execute = how == 'e' ? queue : NULL;
     if (hwt_timer_create(&timer, &config) != 0)
         return 1;
     for (long i = 0; i < count; i++) {
-        uint64_t delay = HWT_SEC(100) + (how == 's' ? (uint64_t)i * HWT_MSEC(1) : 0);
+        uint64_t delay = HWT_SEC(100) + (spread ? (uint64_t)i * HWT_MSEC(1) : 0);
         if (hwt_new_timeout(timer, task, timer, delay, NULL) != 0)
             return 1;
     }
-    if (how != 'e') {
+    if (how == 'w')
+        ask_beside_a_worker(timer, count);
+    else if (how != 'e')
         ask(timer);
+    if (how != 'e')
         return 0;
-    }
     now += HWT_SEC(100);
     if (hwt_timer_advance(timer) != count)
         return 1;
@@ -115,7 +137,7 @@ count() { # wheel how timeouts
 
 bad=0
 for wheel in 0 1; do
-    for how in spread one executor; do
+    for how in spread one executor lane worker; do
         few=$(count $wheel $how 1000)
         many=$(count $wheel $how 200000)
         echo "wheel $wheel, $how: $((few / 100)) and $((many / 100)) instructions"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* hwt_timer_drain, since 1.1: refuses, waits, stops (G2, G3, G8, C13). */
-/* LDFLAGS: -Wl,--wrap=clock_gettime */
+/* LDFLAGS: -Wl,--wrap=clock_gettime,--wrap=lane_count */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <sys/wait.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "timer.h"
 
 /* Where a submission is that has been accepted, and not yet been submitted. */
 static _Thread_local gate *reads_clock_at;
@@ -23,6 +24,18 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
     if (held)
         gate_task(NULL, held);
     return __real_clock_gettime(id, ts);
+}
+
+/* How often all slots of a lane are looked at. */
+static atomic_uint counts;
+
+struct lane_tally __real_lane_count(const struct lane *lane);
+struct lane_tally __wrap_lane_count(const struct lane *lane);
+
+struct lane_tally __wrap_lane_count(const struct lane *lane)
+{
+    counts++;
+    return __real_lane_count(lane);
 }
 
 TestSuite(drain, .init = test_arm);
@@ -110,6 +123,23 @@ WHEEL_TEST(drain, no_longer_than_told)
 }
 
 static const uint64_t delays[] = {0, HWT_USEC(10), HWT_MSEC(3), HWT_SEC(2), HWT_SEC(5000)};
+
+/* What it takes to wait does not grow with what is pending. */
+WHEEL_TEST(drain, does_not_count_all_again_and_again)
+{
+    hwt_timer *timer = open_timer(wheel);
+    hwt_unprocessed list;
+    hwt_timeout *back;
+
+    for (unsigned i = 0; i < 1000; i++)
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), NULL), 0);
+    cr_assert_eq(hwt_timer_drain(timer, HWT_MSEC(200), &list), 0); /* it looks some hundred times */
+    cr_assert_eq(list.count, 1000);
+    cr_assert_leq(counts, 8 * timer->lanes.count);
+    while ((back = hwt_unprocessed_take(&list)) != NULL)
+        hwt_timeout_unref(back);
+    close_timer(timer);
+}
 
 WHEEL_TEST(drain, periodic_ones_end_at_once)
 {

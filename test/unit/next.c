@@ -680,6 +680,78 @@ WHEEL_TEST(next, beside_a_worker_with_nothing_pending)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+static void see(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    ++*(size_t *)arg;
+}
+
+/* After it the worker has met all: some lie in the wheel, and the lanes are empty. */
+static void let_him_meet(hwt_timer *timer, size_t pending)
+{
+    size_t seen = 0;
+
+    cr_assert_eq(hwt_timer_visit(timer, see, &seen), (int64_t)pending);
+    cr_assert_eq(seen, pending);
+}
+
+/* Met, withdrawn before that, cancelled after: nothing is pending when as many have ended. */
+WHEEL_TEST(next, beside_a_worker_as_long_as_any_is_pending)
+{
+    uint64_t random = test_seed("any");
+    hwt_timeout *handle[16] = {NULL};
+    size_t pending = 0;
+    hwt_config config;
+    hwt_timer *timer;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    for (unsigned step = 0; step < 20000; step++) {
+        hwt_timeout **chosen = &handle[test_random_below(&random, COUNT_OF(handle))];
+        /* by turns more go than come */
+        bool fill = test_random_below(&random, 5) < (step / 100 % 2 ? 1 : 4);
+        if (fill && !*chosen) {
+            cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), chosen), 0);
+            pending++;
+        } else if (!fill && *chosen) {
+            cr_assert(hwt_timeout_cancel(*chosen));
+            hwt_timeout_unref(*chosen);
+            *chosen = NULL;
+            pending--;
+        }
+        if (step % 16 == 0)
+            let_him_meet(timer, pending);
+        if (test_random_below(&random, 2)) {
+            bool none = hwt_timer_next_deadline(timer) == UINT64_MAX;
+            cr_assert_eq(none, pending == 0, "%zu are pending", pending);
+        }
+    }
+    for (size_t i = 0; i < COUNT_OF(handle); i++)
+        hwt_timeout_unref(handle[i]);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* What was remembered of a timer says nothing of the one that has its place. */
+Test(next, beside_the_worker_of_another_timer)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        hwt_timer *timer = worker_timer();
+        hwt_timeout *timeout;
+
+        cr_assert_not_null(timer);
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), &timeout), 0);
+        cr_assert(hwt_timeout_cancel(timeout));
+        cr_assert_eq(hwt_timer_next_deadline(timer), UINT64_MAX);
+        for (unsigned j = 0; j < 10; j++)
+            cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), NULL), 0);
+        let_him_meet(timer, 10);
+        cr_assert_neq(hwt_timer_next_deadline(timer), UINT64_MAX);
+        hwt_timeout_unref(timeout);
+        cr_assert_eq(hwt_timer_destroy(timer), 0);
+    }
+}
+
 Test(next, of_none)
 {
     cr_assert_eq(hwt_timer_next_deadline(NULL), UINT64_MAX);
