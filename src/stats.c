@@ -63,15 +63,18 @@ uint64_t hwt_timer_pending(const hwt_timer *timer)
     return stats.pending;
 }
 
-/* Those that the worker had met. Who cancels one before that counts it nowhere but in its slot. */
+/*
+ * Those that the worker had met. Who cancels one before that counts it nowhere but in its slot. In
+ * no order with anything: a number that comes late makes something pending for longer.
+ */
 static uint64_t count_ended(const hwt_timer *timer)
 {
     uint64_t ended =
-        load_acquire(&timer->worker.count.expired) + load_acquire(&timer->worker.count.unprocessed);
+        load_relaxed(&timer->worker.count.expired) + load_relaxed(&timer->worker.count.unprocessed);
 
     for (unsigned i = 0; i < timer->lanes.count; i++) {
         const struct lane *lane = &timer->lanes.lane[i];
-        ended += load_acquire(&lane->cancelled) + load_acquire(&lane->expired);
+        ended += load_relaxed(&lane->cancelled) + load_relaxed(&lane->expired);
     }
     return ended;
 }

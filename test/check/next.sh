@@ -4,8 +4,8 @@
 # What hwt_timer_next_deadline costs does not grow with what is pending, when nothing has changed
 # since the last call: callgrind counts its instructions beside 1,000 and beside 200,000 timeouts,
 # for both wheels: far ones, spread out or all of one deadline; due ones that wait at an executor,
-# while one there has been re-armed; and far ones beside a worker, in a
-# lane yet or taken in.
+# while one there has been re-armed; and far ones beside a worker, in a lane
+# yet or taken in.
 set -eu
 
 cd "$(dirname "$0")/../.."

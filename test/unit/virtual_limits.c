@@ -151,7 +151,7 @@ static int cancel_run_and_refuse(void *executor, void (*run)(void *), void *job)
     return -1;
 }
 
-/* The same, if it has been cancelled: inside the run, or before, so that there was none. */
+/* G2, the same, if it has been cancelled: inside the run, or before, so that there was none. */
 WHEEL_TEST(virtual_limits, a_refusal_after_a_run_that_was_cancelled_is_none)
 {
     for (int before = 0; before < 2; before++) {
