@@ -3,8 +3,6 @@
 
 #include "platform.h"
 
-#define ALL_PARTS ((1u << SEGMENT_PARTS) - 1)
-
 #define MEET_SLOTS (MEET_GROUPS * GROUP_SLOTS)
 static_assert(LANE_GROUPS % MEET_GROUPS == 0, "a segment is so many whole pieces");
 
@@ -188,31 +186,35 @@ static bool close_part(lane_slot *slot, uint64_t *counts)
     return true;
 }
 
-/* The system may have kept the pages: then the slots still are as they were closed. */
-static bool are_closed(const lane_slot *slot)
-{
-    return (load_acquire(slot) & PACKED_ADDRESS) == SLOT_CLOSED;
-}
-
-/* By who is `releasing`: so many parts, which are closed. False: the system has kept the pages. */
+/*
+ * By who is `releasing`: so many parts, which are closed. Their counts are carried before the pages
+ * go, so that at no moment they are counted nowhere, or twice (C23). False: the system has kept
+ * some; their slots are as they were closed.
+ */
 static bool release_closed(struct segment *segment, uint32_t part, unsigned count,
                            const uint64_t *counts)
 {
     lane_slot *slot = &segment->slot[part * RELEASE_SLOTS];
-    bool gone = true;
+    uint32_t kept = 0;
+    uint64_t sum = 0;
 
-    add_seq(&segment->epoch, 1);
+    for (unsigned i = 0; i < count; i++)
+        sum += counts[i];
+    segment_carry(segment, ((1u << count) - 1) << part, sum);
     platform_release_pages((void *)(uintptr_t)slot, count * PART_SIZE);
-    for (unsigned i = 0; i < count; i++, slot += RELEASE_SLOTS) {
-        if (are_closed(slot)) {
-            reopen_slots(slot, RELEASE_SLOTS);
-            gone = false;
-        } else {
-            add_release(&segment->carried, counts[i]);
+    sum = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (slot_is_closed(load_acquire(&slot[i * RELEASE_SLOTS]))) {
+            kept |= 1u << i;
+            sum += counts[i];
         }
     }
-    add_seq(&segment->epoch, 1);
-    return gone;
+    segment_carry(segment, 0, -sum);
+    for (unsigned i = 0; i < count; i++) {
+        if (kept & 1u << i)
+            reopen_slots(&slot[i * RELEASE_SLOTS], RELEASE_SLOTS);
+    }
+    return kept == 0;
 }
 
 /* From the next part on, as many as lie side by side and can go, `most` of them. How many went. */

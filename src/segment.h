@@ -31,7 +31,8 @@
  */
 #define SLOT_MET        (UINT64_C(1) << 63)
 #define SLOT_COUNT_BITS (PACKED_BITS - 1)
-#define SLOT_COUNT_MAX  ((UINT64_C(1) << SLOT_COUNT_BITS) - 1)
+
+static_assert(SLOT_COUNT_MAX >> SLOT_COUNT_BITS == 0, "a slot has so many bits for its count");
 
 static inline uint64_t slot_count(uint64_t slot)
 {
@@ -79,8 +80,13 @@ static inline bool slot_is_beyond(uint64_t slot, uint64_t taken)
     return (slot & PACKED_ADDRESS) == ((taken & 1) + 1) << PACKED_LOW;
 }
 
-/* In place of the address while the page that it is in goes back: nobody can fill it. */
+/* In place of the address while its count leaves it, or its page goes back: nobody can fill it. */
 #define SLOT_CLOSED (UINT64_C(3) << PACKED_LOW)
+
+static inline bool slot_is_closed(uint64_t slot)
+{
+    return (slot & PACKED_ADDRESS) == SLOT_CLOSED;
+}
 
 static inline bool slot_is_held(uint64_t slot)
 {
@@ -114,12 +120,12 @@ struct segment {
     alignas(CACHE_PAIR) _Atomic uint32_t groups_used; /* groups above were never filled */
     _Atomic uint8_t fresh[(LANE_GROUPS + 7) / 8 * 8]; /* 1: may hold some that a sweep looks for */
 
-    /* written rarely */
-    alignas(CACHE_PAIR) _Atomic uint64_t carried; /* what the slots' counts do not hold */
-    _Atomic uint32_t releasing;                   /* somebody gives pages back */
-    _Atomic uint32_t released;                    /* parts that have: bits */
-    _Atomic uint32_t epoch;                       /* odd while counts leave the slots for that */
-    uint32_t part;                                /* the next one, by who is `releasing` */
+    /* written rarely, by who is `releasing`; `released` also by who uses it again */
+    alignas(CACHE_PAIR) _Atomic uint64_t carrying; /* see segment_carry */
+    _Atomic uint64_t carried[2];                   /* what the slots do not count; one is valid */
+    _Atomic uint32_t releasing;                    /* somebody takes counts out of slots */
+    _Atomic uint32_t released;                     /* parts that have given pages back: bits */
+    uint32_t part;                                 /* the next one */
 
     alignas(CACHE_PAIR) lane_slot slot[LANE_SLOTS];
 };
@@ -138,6 +144,7 @@ static inline bool segment_ends_at(const lane_slot *slot)
 /* Slots whose pages go back together; they end where such a piece of memory does. */
 #define PART_SIZE     (RELEASE_SLOTS * sizeof(lane_slot))
 #define SEGMENT_PARTS (LANE_SLOTS / RELEASE_SLOTS)
+#define ALL_PARTS     ((1u << SEGMENT_PARTS) - 1)
 
 static inline bool segment_part_ends_at(const lane_slot *slot)
 {
@@ -249,6 +256,17 @@ bool segment_give_back(struct survey *survey, unsigned most);
 struct segment_tally {
     uint64_t emptied, held, taken;
 };
+
+/*
+ * By who is `releasing`: so much more is carried (or less, modulo 2^64), and closed slots of these
+ * parts count no more; at one moment (C23).
+ */
+void segment_carry(struct segment *segment, uint32_t parts, uint64_t more);
+/*
+ * Any thread: an empty slot has counted as far as it can. All empty ones of its part begin anew:
+ * those beside it have counted as much. False: somebody else takes counts out of slots.
+ */
+bool segment_carry_part(const lane_slot *full);
 void segment_count(const struct segment *segment, struct segment_tally *sum);
 bool segment_holds_any(const struct segment *segment);
 

@@ -57,6 +57,9 @@
  */
 #define PLATFORM_ADDRESS_BITS 48
 
+/* A slot of a lane counts so far; then its count leaves it. In the bits that an address leaves. */
+#define SLOT_COUNT_MAX 2097151u
+
 /* the worker, the wheel, the agenda */
 #define HAND         64 /* tasks, until others are taken in */
 #define WAKES_SAVED  32 /* wake-ups that may come in a row before they are many */

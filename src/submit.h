@@ -71,9 +71,8 @@ HOT uint64_t lane_try_slot(lane_slot *slot, hwt_timeout *timeout, uint64_t met)
     if (packed_timeout(empty))
         return 0;
     if (unlikely(empty == packed_make(NULL, SLOT_COUNT_MAX))) {
-        if (!cas_acq_rel(slot, &empty, 0))
+        if (!segment_carry_part(slot))
             return 0;
-        add_relaxed(&segment_of(slot)->carried, slot_count(empty));
         empty = 0;
     }
     return lane_fill(slot, timeout, empty, met) ? slot_filled(empty, timeout, met) : 0;

@@ -375,7 +375,7 @@ int sim_munmap(void *memory, size_t size)
 int sim_madvise(void *memory, size_t size, int advice)
 {
     sim_point(PC, 0);
-    if (advice == MADV_DONTNEED) {
+    if (advice == MADV_DONTNEED && !sim_choose(EVENT_FAIL, 1, sim_stay_one_in)) {
         memory_clear_pages(memory, size);
         if (sim_pages_go)
             sim_pages_go();

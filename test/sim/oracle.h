@@ -55,7 +55,8 @@ struct oracle {
     unsigned runs;     /* of the crowd's and all others' tasks, ever */
     unsigned running;  /* tasks and hooks */
     unsigned accepted;
-    unsigned back; /* handed back, of what was renewed since */
+    uint64_t cancelled[SIM_THREADS]; /* as each last counted them */
+    unsigned back;                   /* handed back, of what was renewed since */
     /* G5: what had happened when the worker last fell asleep, and how often it woke for nothing */
     unsigned happened, happened_before, excuses, futile;
     unsigned stops;             /* threads in a stop: bits */

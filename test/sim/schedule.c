@@ -22,7 +22,7 @@ struct sim_thread *sim_current;
 struct sim_thread sim_threads[SIM_THREADS];
 unsigned sim_thread_count;
 int sim_calm;
-unsigned sim_fail_one_in, sim_interrupt_one_in, sim_time_one_in;
+unsigned sim_fail_one_in, sim_stay_one_in, sim_interrupt_one_in, sim_time_one_in;
 uint64_t sim_now, sim_time_step;
 bool sim_clock_jumps;
 void (*sim_when_waiting)(void);
@@ -689,7 +689,7 @@ void sim_run(struct history *history, void (*main)(void *arg), void *arg)
     sim_thread_count = 0;
     sim_decision_count = 0;
     sim_calm = 0;
-    sim_fail_one_in = sim_interrupt_one_in = sim_time_one_in = 0;
+    sim_fail_one_in = sim_stay_one_in = sim_interrupt_one_in = sim_time_one_in = 0;
     sim_time_step = 1000;
     sim_clock_jumps = true;
     sim_one_cpu = false;

@@ -177,6 +177,8 @@ unsigned sim_choose(enum event_kind kind, unsigned options, unsigned one_in);
 extern int sim_calm;
 /* One in so many calls of the system that can fail does; 0: none. */
 extern unsigned sim_fail_one_in;
+/* One in so many times the system keeps pages that could go; 0: none. */
+extern unsigned sim_stay_one_in;
 /* One in so many waits is interrupted, or ends for no reason, besides. */
 extern unsigned sim_interrupt_one_in;
 /* One in so many points lets time pass; 0: only when all wait. `sim_time_step`: a tick, about. */

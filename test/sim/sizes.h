@@ -46,6 +46,7 @@
 #define POOL_TRIM_ABOVE 4
 
 #define PLATFORM_ADDRESS_BITS 32
+#define SLOT_COUNT_MAX        2u
 
 #define HAND         2
 #define WAKES_SAVED  1

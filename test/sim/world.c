@@ -240,18 +240,6 @@ static void look(struct life *life)
     (void)deadline;
 }
 
-static void check_pending(void)
-{
-    uint64_t pending;
-
-    call_begins(NULL, "counts", true);
-    pending = hwt_timer_pending(oracle.timer);
-    call_ends(NULL);
-    SIM_CHECK(pending <= oracle.lives, "G3: %llu pending", (unsigned long long)pending);
-    SIM_CHECK(!oracle.world->max_pending || pending <= oracle.world->max_pending,
-              "G3: %llu pending, beyond the limit", (unsigned long long)pending);
-}
-
 static uint64_t next(void)
 {
     struct next_snapshot snapshot;
@@ -305,6 +293,63 @@ static bool is_known_pending(const struct life *life)
 {
     return life->held && !life->submitter && !life->jobs && !life->running &&
            oracle_is_pending(life);
+}
+
+static unsigned refused_so_far(void)
+{
+    unsigned refused = 0;
+
+    for (unsigned i = 0; i < oracle.lives; i++)
+        refused += oracle.life[i].refused;
+    return refused;
+}
+
+/*
+ * G3: never less than what calls had made so that had returned, nor more than calls may have made
+ * so by now; what is withdrawn may be seen late, but not be seen no more.
+ */
+static void check_stats(void)
+{
+    unsigned accepted = oracle.accepted, refused = refused_so_far();
+    uint64_t *cancelled = &oracle.cancelled[sim_current->index], most;
+    hwt_stats stats;
+
+    hwt_stats_init(&stats);
+    call_begins(NULL, "counts all", true);
+    SIM_CHECK(hwt_timer_stats(oracle.timer, &stats) == 0, "stats fail");
+    call_ends(NULL);
+    most = oracle.lives - refused; /* or more: refused since, or to be */
+    SIM_CHECK(stats.scheduled >= accepted && stats.scheduled <= most,
+              "G3: %llu scheduled, %u accepted, %u begun", (unsigned long long)stats.scheduled,
+              accepted, (unsigned)most);
+    SIM_CHECK(stats.cancelled >= *cancelled && stats.cancelled <= stats.scheduled,
+              "G3: %llu cancelled, and before %llu", (unsigned long long)stats.cancelled,
+              (unsigned long long)*cancelled);
+    *cancelled = stats.cancelled;
+}
+
+/* One that runs and is re-armed meanwhile had ended while it ran. */
+static void check_pending(void)
+{
+    bool was[LIVES_MOST] = {false};
+    unsigned runs[LIVES_MOST];
+    uint64_t pending, least = 0;
+
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        runs[i] = oracle.life[i].runs;
+        was[i] = is_known_pending(&oracle.life[i]);
+    }
+    call_begins(NULL, "counts", true);
+    pending = hwt_timer_pending(oracle.timer);
+    call_ends(NULL);
+    for (unsigned i = 0; i < oracle.lives; i++)
+        least += was[i] && is_known_pending(&oracle.life[i]) && oracle.life[i].runs == runs[i];
+    SIM_CHECK(pending >= least && pending <= oracle.lives, "G3: %llu pending, of at least %llu",
+              (unsigned long long)pending, (unsigned long long)least);
+    SIM_CHECK(!oracle.world->max_pending || pending <= oracle.world->max_pending,
+              "G3: %llu pending, beyond the limit", (unsigned long long)pending);
+    if (oracle.world->counts)
+        check_stats();
 }
 
 static void visit(void)
@@ -1182,6 +1227,7 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
     }
     sim_calm--;
     sim_fail_one_in = world->faults ? 12 : 0;
+    sim_stay_one_in = world->pages_stay ? 3 : 0;
     sim_interrupt_one_in = 30;
     sim_time_one_in = world->quick ? 2000 : 40;
     sim_time_step = TICK;

@@ -119,12 +119,14 @@ struct world {
     bool hooks;           /* timeouts have one */
     bool releases;        /* so do they of these, every other one */
     bool no_segments;     /* there is no memory for more of them */
+    bool pages_stay;      /* the system keeps some that could go */
     bool faults;          /* the system's calls fail now and then */
     bool ends_threads;    /* tasks may end their thread */
     bool not_started;     /* the first submission starts it */
     bool small;           /* small enough for exhaustive search */
     bool hurries;         /* all its producers at once, and stop as soon as it may */
     unsigned blocks;      /* free in the pool from the beginning, about */
+    bool counts;          /* who asks how many are pending asks for all counters */
     bool brief;           /* what comes after the calls is left out, where it can be */
     uint8_t weight[OP_COUNT];
     uint8_t conduct_weight[CONDUCT_COUNT];

@@ -4,11 +4,13 @@
  * run before it has its answer (a real-time thread on the same CPU): the answer is right (G3) and
  * comes within a few readings of the lanes, but for one in a hundred, which the machine's host may
  * have kept waiting. Whoever waited for the worker would wait for most of a second, when the system
- * takes the CPU away from real-time threads. Without the right to be one: skipped.
+ * takes the CPU away from real-time threads. Then the same with all counters, while very many come
+ * and go, so that the worker gives the memory of their slots back, and is preempted in the middle
+ * of that (C23). Without the right to be a real-time thread: skipped.
  */
 #include "stress.h"
 
-enum { MANY = 12000 };
+enum { MANY = 12000, CROWD = 40000, PAIRS = 200000 };
 
 #define A_FEW    (STRESS_SANITIZED ? HWT_MSEC(50) : HWT_MSEC(10))
 #define FOR_EVER HWT_MSEC(500)
@@ -38,6 +40,14 @@ static bool become_real_time(void)
     return pthread_setschedparam(pthread_self(), SCHED_FIFO, &param) == 0;
 }
 
+/* One that was created since. */
+static void become_ordinary(void)
+{
+    struct sched_param param = {.sched_priority = 0};
+
+    STRESS_OK(pthread_setschedparam(pthread_self(), SCHED_OTHER, &param));
+}
+
 /* Fills the lane, then one that is due makes the worker take all out: up to MANY + 1 pend. */
 static uint64_t watch_a_sweep(uint64_t *longest, uint64_t *slow)
 {
@@ -64,9 +74,83 @@ static uint64_t watch_a_sweep(uint64_t *longest, uint64_t *slow)
     return looks;
 }
 
+/* ---- while memory goes back ---- */
+
+static _Atomic uint64_t begun, accepted, cancelled; /* by the producer */
+static _Atomic bool enough;
+
+static void begin_one(hwt_timeout **timeout)
+{
+    atomic_fetch_add(&begun, 1);
+    STRESS_OK(hwt_new_timeout(timer, nothing, NULL, HWT_SEC(3600), timeout));
+    atomic_fetch_add(&accepted, 1);
+}
+
+static void end_one(hwt_timeout *timeout)
+{
+    STRESS_CHECK(hwt_timeout_cancel(timeout), "it is pending");
+    atomic_fetch_add(&cancelled, 1);
+    hwt_timeout_unref(timeout);
+}
+
+/* A crowd comes and goes; then so many go round that the lane's segments retire, and are left. */
+static void *come_and_go(void *arg)
+{
+    static hwt_timeout *crowd[CROWD];
+
+    become_ordinary();
+    while (!atomic_load(&enough)) {
+        for (unsigned i = 0; i < CROWD; i++)
+            begin_one(&crowd[i]);
+        for (unsigned i = 0; i < CROWD; i++)
+            end_one(crowd[i]);
+        for (unsigned i = 0; i < PAIRS && !atomic_load(&enough); i++) {
+            begin_one(&crowd[0]);
+            end_one(crowd[0]);
+        }
+    }
+    return arg;
+}
+
+/* What is cancelled may be counted before the call has returned, and what is begun as well. */
+static void check_counters(const hwt_stats *before)
+{
+    uint64_t least = atomic_load(&accepted), ended = atomic_load(&cancelled);
+    hwt_stats s = stress_stats(timer);
+    uint64_t most = atomic_load(&begun);
+
+    STRESS_CHECK(s.scheduled - before->scheduled >= least &&
+                     s.scheduled - before->scheduled <= most,
+                 "G3: %" PRIu64 " scheduled, of %" PRIu64 " to %" PRIu64,
+                 s.scheduled - before->scheduled, least, most);
+    STRESS_CHECK(s.cancelled - before->cancelled >= ended &&
+                     s.cancelled - before->cancelled <= most,
+                 "G3: %" PRIu64 " cancelled, of %" PRIu64 " to %" PRIu64,
+                 s.cancelled - before->cancelled, ended, most);
+    STRESS_CHECK(s.withdrawn <= s.cancelled && s.pending <= CROWD,
+                 "G3: %" PRIu64 " withdrawn, %" PRIu64 " cancelled, %" PRIu64 " pending",
+                 s.withdrawn, s.cancelled, s.pending);
+}
+
+static uint64_t watch_memory_go(uint64_t end)
+{
+    hwt_stats before = stress_stats(timer);
+    pthread_t producer = stress_thread(come_and_go, NULL);
+    uint64_t looks = 0;
+
+    for (; stress_now() < end; looks++) {
+        stress_sleep(1000 + stress_below(200000)); /* the others' turn */
+        check_counters(&before);
+    }
+    atomic_store(&enough, true);
+    stress_join(producer);
+    return looks;
+}
+
 int main(int argc, char **argv)
 {
-    uint64_t end = stress_deadline(stress_begin(argc, argv, 2));
+    double seconds = stress_begin(argc, argv, 3);
+    uint64_t end = stress_deadline(seconds / 2), end_of_all = stress_deadline(seconds);
     uint64_t looks = 0, longest = 0, slow = 0;
     hwt_config config;
     cpu_set_t one;
@@ -85,9 +169,10 @@ int main(int argc, char **argv)
         looks += watch_a_sweep(&longest, &slow);
         stress_sleep(HWT_MSEC(2)); /* what was cancelled is buried */
     }
-    STRESS_OK(hwt_timer_destroy(timer));
     STRESS_CHECK(longest < FOR_EVER, "G3: an answer took %" PRIu64 " us", longest / 1000);
     STRESS_CHECK(slow <= looks / 100, "G3: %" PRIu64 " of %" PRIu64 " were slow", slow, looks);
+    looks += watch_memory_go(end_of_all);
+    STRESS_OK(hwt_timer_destroy(timer));
     return stress_end("stress_count", "%" PRIu64 " looks, the longest took %" PRIu64 " us", looks,
                       longest / 1000);
 }
