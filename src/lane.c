@@ -111,14 +111,12 @@ static int submit_to_spill(struct lane *lane, hwt_timeout *timeout)
 
 /*
  * Closed meanwhile: taken back, or stop has it, then it was accepted. By the slot alone: the
- * timeout may be over and gone, if there is no handle to it.
+ * timeout may be over and gone, if there is no handle to it. What was not accepted does not count:
+ * the slot is as it was, and nobody else leaves its count the same.
  */
-int lane_settle(struct lane *lane, lane_slot *slot, uint64_t filled)
+int lane_settle(lane_slot *slot, uint64_t filled)
 {
-    if (!cas_acq_rel(slot, &filled, slot_emptied(filled)))
-        return 0;
-    add_relaxed(&lane->refused, 1);
-    return -ESHUTDOWN;
+    return cas_acq_rel(slot, &filled, slot_unfilled(filled)) ? -ESHUTDOWN : 0;
 }
 
 static struct survey *survey_of(const struct segment *segment)
@@ -332,17 +330,16 @@ struct lane_tally lane_count(const struct lane *lane)
 {
     const struct segment *segment = lane->first;
     struct segment_tally sum = {0};
-    uint64_t refused, spilled;
+    uint64_t spilled;
 
     do {
         segment_count(segment, &sum);
         segment = segment_next(segment);
     } while (segment != lane->first);
-    refused = load_acquire(&lane->refused);
     spilled = load_acquire(&lane->spilled);
     return (struct lane_tally){
-        .scheduled = sum.emptied + sum.held + spilled - refused,
-        .withdrawn = sum.emptied - sum.taken - refused,
+        .scheduled = sum.emptied + sum.held + spilled,
+        .withdrawn = sum.emptied - sum.taken,
         .met = sum.taken + spilled,
     };
 }

@@ -67,7 +67,6 @@ struct lane {
     alignas(CACHE_PAIR) ck_stack_t spill;
     _Atomic uint64_t spilled;  /* submitted to the spill without having been in a slot */
     _Atomic uint32_t spilling; /* producers that are about to, or have just done so */
-    _Atomic uint64_t refused;  /* emptied by their own submitter, because the lane was closed */
     _Atomic uint64_t rejected; /* refused at max_pending or by the executor */
     _Atomic uint64_t runs;     /* on an executor's threads */
     _Atomic uint64_t expired;  /* on an executor's threads */

@@ -83,11 +83,17 @@ bool segment_raise_groups(struct segment *segment, uint32_t groups)
     return false;
 }
 
-/* Several may be about to: whoever changes it counts, by what it says. */
+/*
+ * Several may be about to: whoever changes it counts, by what it says. It has its pages, or gets
+ * them: it may have been used again while its last parts went.
+ */
 static void retire(struct segment *segment)
 {
     uint32_t groups = load_relaxed(&segment->groups_used), in_use = 0;
 
+    if (unlikely(load_relaxed(&segment->retired)))
+        return;
+    store_relaxed(&segment->released, 0);
     if (cas_acq_rel(&segment->retired, &in_use, groups + 1) && segment->far)
         sub_relaxed(&segment->store->far_groups, groups);
 }
@@ -98,9 +104,7 @@ static void use_again(struct segment *segment)
 
     if (load_relaxed(&segment->released))
         platform_populate_pages(segment->slot, sizeof segment->slot);
-    store_relaxed(&segment->released, 0);
     retired = exchange_acq_rel(&segment->retired, 0);
-
     if (retired && segment->far)
         add_seq(&segment->store->far_groups, retired - 1); /* as above */
 }

@@ -120,11 +120,11 @@ struct segment {
     alignas(CACHE_PAIR) _Atomic uint32_t groups_used; /* groups above were never filled */
     _Atomic uint8_t fresh[(LANE_GROUPS + 7) / 8 * 8]; /* 1: may hold some that a sweep looks for */
 
-    /* written rarely, by who is `releasing`; `released` also by who uses it again */
+    /* written rarely, by who is `releasing`; `released` also by who retires it */
     alignas(CACHE_PAIR) _Atomic uint64_t carrying; /* see segment_carry */
     _Atomic uint64_t carried[2];                   /* what the slots do not count; one is valid */
     _Atomic uint32_t releasing;                    /* somebody takes counts out of slots */
-    _Atomic uint32_t released;                     /* parts that have given pages back: bits */
+    _Atomic uint32_t released;                     /* parts whose pages went since it retired */
     uint32_t part;                                 /* the next one */
 
     alignas(CACHE_PAIR) lane_slot slot[LANE_SLOTS];

@@ -19,7 +19,7 @@ lane_slot *lane_next_segment(struct segment *segment); /* the first slot there *
 lane_slot *lane_go_on_after(lane_slot *slot);          /* the last one of a part, or segment */
 int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
                         uint64_t deadline);
-int lane_settle(struct lane *lane, lane_slot *slot, uint64_t filled);
+int lane_settle(lane_slot *slot, uint64_t filled);
 /* A tail that has stayed on the last slot of a part goes on. */
 void lane_turn(struct lane *lane, lane_slot *slot);
 
@@ -50,6 +50,11 @@ HOT void lane_announce(struct lane *lane, struct segment *segment, uint64_t dead
 HOT uint64_t slot_filled(uint64_t empty, const hwt_timeout *timeout, uint64_t met)
 {
     return empty | (uint64_t)(uintptr_t)timeout | met;
+}
+
+static inline uint64_t slot_unfilled(uint64_t filled)
+{
+    return filled & ~PACKED_ADDRESS;
 }
 
 /* Fills a slot that was empty, and held this. False: it is not any more. */
@@ -143,7 +148,7 @@ HOT int lane_publish(struct lane *lane, lane_slot *slot, uint64_t filled, uint64
 
     lane_announce(lane, segment, deadline);
     if (unlikely(load_seq(&lane->closed))) /* after the slot was filled: pairs with lane_close */
-        return lane_settle(lane, slot, filled);
+        return lane_settle(slot, filled);
     return unlikely(grown) ? LANE_GROWN : 0;
 }
 

@@ -413,7 +413,7 @@ struct stop : rl::test_suite<stop, THREADS> {
     bool settle(unsigned b, unsigned index, unsigned filled)
     {
         if (mutant == SETTLED_BY_TIMEOUT ? !settle_by(b)
-                                         : !take_from(index, filled)) {
+                                         : !cas_acq_rel(slot[index], filled, filled % BLOCK)) {
             model_corner(ACCEPTED_THOUGH_CLOSED);
             return true;
         }

@@ -1037,6 +1037,18 @@ const struct world worlds[] = {
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
     {
+        .name = "countedstop",
+        .shows = "C6 C23 G3 G8",
+        .producers = 3,
+        .ops = 3,
+        .one_cpu = true,
+        .hasty = true,
+        .delays = 0x180,
+        .counts = true,
+        .weight = {[OP_FORGET] = 3, [OP_SCHEDULE] = 3, [OP_PENDING] = 5, [OP_STOP] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
         .name = "left",
         .shows = "C2 C3 C4 C15 G4",
         .producers = 2,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* LDFLAGS: -Wl,--wrap=mmap */
+/* LDFLAGS: -Wl,--wrap=mmap,--wrap=platform_release_pages */
 /*
  * A lane by itself, all its parts played by one thread, so that every step can be looked at (C2,
  * C3, C6). With threads: unit/lane_threads.c.
@@ -790,6 +790,49 @@ Test(lane, parts_go_together_up_to_one_in_use)
     cr_assert(segment_give_back(survey(), SEGMENT_PARTS));
     cr_assert_eq(leaving->released, ((1u << SEGMENT_PARTS) - 1) & ~4u);
     cr_assert_not(segment_give_back(survey(), SEGMENT_PARTS), "these went before");
+}
+
+static void (*while_pages_go)(void);
+
+void __real_platform_release_pages(void *memory, size_t size);
+void __wrap_platform_release_pages(void *memory, size_t size);
+
+void __wrap_platform_release_pages(void *memory, size_t size)
+{
+    __real_platform_release_pages(memory, size);
+    if (while_pages_go)
+        while_pages_go();
+}
+
+static void use_the_next_again(void)
+{
+    store_release(&survey()->at, lane->first);
+    cr_assert_eq(segment_with_room(&lanes.store, lane->first, survey()), next_of(lane->first));
+}
+
+/* G6: what is used again while its pages go gives them back when it has retired once more. */
+Test(lane, used_again_while_its_pages_go)
+{
+    struct segment *here = lane->first, *leaving;
+
+    make_ring();
+    leaving = next_of(here);
+    empty(leaving);
+    store_relaxed(&leaving->retired, 1);
+    store_release(&survey()->leaving, leaving);
+    while_pages_go = use_the_next_again;
+    cr_assert(segment_give_back(survey(), SEGMENT_PARTS));
+    while_pages_go = NULL;
+    cr_assert_not(leaving->retired);
+    for (struct segment *s = leaving; s != here; s = next_of(s))
+        empty(s);
+    empty(here);
+    for (unsigned laps = 0; !leaving->retired; laps++) {
+        cr_assert_leq(laps, 2 * RING * LAPS);
+        segment_after(here, survey());
+    }
+    store_release(&survey()->leaving, leaving);
+    cr_assert(segment_give_back(survey(), SEGMENT_PARTS));
 }
 
 /* A part that holds one keeps its page; its slots are open again. */
