@@ -112,7 +112,8 @@ static int submit_to_spill(struct lane *lane, hwt_timeout *timeout)
 /*
  * Closed meanwhile: taken back, or stop has it, then it was accepted. By the slot alone: the
  * timeout may be over and gone, if there is no handle to it. What was not accepted does not count:
- * the slot is as it was, and nobody else leaves its count the same.
+ * the slot is as it was before. Whoever else takes it out counts it, so what is found there as it
+ * was filled is this filling.
  */
 int lane_settle(lane_slot *slot, uint64_t filled)
 {

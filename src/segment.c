@@ -3,6 +3,8 @@
 
 #include "platform.h"
 
+#define ALL_PARTS ((1u << SEGMENT_PARTS) - 1)
+
 #define MEET_SLOTS (MEET_GROUPS * GROUP_SLOTS)
 static_assert(LANE_GROUPS % MEET_GROUPS == 0, "a segment is so many whole pieces");
 
@@ -176,17 +178,13 @@ static void reopen_slots(lane_slot *slot, unsigned count)
  */
 static bool close_part(lane_slot *slot, uint64_t *counts)
 {
-    uint64_t sum = 0;
-
+    *counts = 0;
     for (unsigned i = 0; i < RELEASE_SLOTS; i++) {
-        uint64_t empty = load_relaxed(&slot[i]);
-        if (packed_timeout(empty) || !cas_acq_rel(&slot[i], &empty, empty | SLOT_CLOSED)) {
+        if (!slot_close(&slot[i], counts)) {
             reopen_slots(slot, i);
             return false;
         }
-        sum += slot_count(empty);
     }
-    *counts = sum;
     return true;
 }
 

@@ -88,6 +88,17 @@ static inline bool slot_is_closed(uint64_t slot)
     return (slot & PACKED_ADDRESS) == SLOT_CLOSED;
 }
 
+/* By who is `releasing`, if it is empty: adds what it has counted. False: it is not. */
+static inline bool slot_close(_Atomic uint64_t *slot, uint64_t *counts)
+{
+    uint64_t empty = load_relaxed(slot);
+
+    if ((empty & PACKED_ADDRESS) || !cas_acq_rel(slot, &empty, empty | SLOT_CLOSED))
+        return false;
+    *counts += slot_count(empty);
+    return true;
+}
+
 static inline bool slot_is_held(uint64_t slot)
 {
     return (slot & PACKED_ADDRESS) > SLOT_CLOSED;
@@ -144,7 +155,6 @@ static inline bool segment_ends_at(const lane_slot *slot)
 /* Slots whose pages go back together; they end where such a piece of memory does. */
 #define PART_SIZE     (RELEASE_SLOTS * sizeof(lane_slot))
 #define SEGMENT_PARTS (LANE_SLOTS / RELEASE_SLOTS)
-#define ALL_PARTS     ((1u << SEGMENT_PARTS) - 1)
 
 static inline bool segment_part_ends_at(const lane_slot *slot)
 {

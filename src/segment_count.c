@@ -43,11 +43,8 @@ static uint64_t close_empty(lane_slot *slot, unsigned count)
 {
     uint64_t sum = 0;
 
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t empty = load_relaxed(&slot[i]);
-        if (!packed_timeout(empty) && cas_acq_rel(&slot[i], &empty, empty | SLOT_CLOSED))
-            sum += slot_count(empty);
-    }
+    for (unsigned i = 0; i < count; i++)
+        (void)slot_close(&slot[i], &sum);
     return sum;
 }
 
@@ -98,6 +95,7 @@ static struct segment_tally count_group(const struct segment *segment, uint32_t 
     struct segment_tally tally;
 
     for (unsigned tries = 0; tries < COUNT_TRIES; tries++) {
+        /* one for each: the common one does not ask at every slot */
         if (likely(!carried) ? count_group_once(segment, group, false, &tally)
                              : count_group_once(segment, group, true, &tally))
             break;

@@ -835,6 +835,27 @@ Test(lane, used_again_while_its_pages_go)
     cr_assert(segment_give_back(survey(), SEGMENT_PARTS));
 }
 
+/* It was the last one in use that was seen in a stretch, and has retired and gone since. */
+Test(lane, what_has_retired_and_gone_is_left_alone)
+{
+    struct segment *here = lane->first, *gone;
+
+    make_ring();
+    gone = next_of(here);
+    empty(gone);
+    for (struct segment *s = gone; s != here; s = next_of(s)) {
+        store_relaxed(&s->retired, 1);
+        store_relaxed(&s->released, (1u << SEGMENT_PARTS) - 1);
+    }
+    store_relaxed(&survey()->steps, SURVEY_MOST - LAP_MOST);
+    store_relaxed(&survey()->in_use, SURVEY_MOST);
+    store_release(&survey()->last, gone);
+    store_release(&survey()->at, gone);
+    segment_after(here, survey());
+    cr_assert_eq(survey()->steps, 0, "the stretch has ended");
+    cr_assert_eq(gone->released, (1u << SEGMENT_PARTS) - 1, "its pages are not asked for again");
+}
+
 /* A part that holds one keeps its page; its slots are open again. */
 Test(lane, a_part_in_use_stays)
 {
