@@ -448,13 +448,13 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer);
 /*
  * A descriptor for poll, epoll and the like, readable when hwt_timer_advance has something to do,
  * also when another thread has submitted an earlier deadline. While there is something due more
- * than ten thousand times a second it is so up to a tenth of a millisecond late, and no more than a
- * tick, so that one advance does for many. Where very many are far away, that something may be to
- * look through a portion of them ahead of their time, and no task runs. Once the timer is stopped
- * it is readable until the next hwt_timer_advance has said -ESHUTDOWN, and never again: a loop
- * hears of the stop and does not spin. Owned by the timer; nothing is to be read from it: advance
- * makes it unreadable again. Linux: a timerfd, which whoever submits an earlier deadline sets; a
- * sandbox that is entered later must go on allowing timerfd_settime.
+ * than four thousand times a second it is so up to a quarter of a millisecond late, and no more
+ * than a tick, so that one advance does for many. Where very many are far away, that something may
+ * be to look through a portion of them ahead of their time, and no task runs. Once the timer is
+ * stopped it is readable until the next hwt_timer_advance has said -ESHUTDOWN, and never again: a
+ * loop hears of the stop and does not spin. Owned by the timer; nothing is to be read from it:
+ * advance makes it unreadable again. Linux: a timerfd, which whoever submits an earlier deadline
+ * sets; a sandbox that is entered later must go on allowing timerfd_settime.
  *
  * -EINVAL on a worker-driven timer; -ENOTSUP with a clock of the caller's; -ECHILD in a forked
  * child; the errno of timerfd_create or timerfd_settime.

@@ -49,6 +49,14 @@ bool ahead_look_now(hwt_timer *timer)
     return found;
 }
 
+void ahead_look_on(hwt_timer *timer, uint64_t ns)
+{
+    uint64_t end = deadline_after(timer->worker.passed, ns);
+
+    while (ahead_look(timer) && timer_now(timer) < end)
+        continue;
+}
+
 /* When there just is time enough to look, and after half of the time that is left. */
 static uint64_t measure_time(const struct segment *segment, uint64_t now, uint64_t most)
 {

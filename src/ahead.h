@@ -15,6 +15,8 @@ static inline bool ahead_look(hwt_timer *timer)
 {
     return unlikely(timer->worker.look.segment || lead_at_most(timer) > 0) && ahead_look_now(timer);
 }
+/* One, and others until so much time has passed since the pass began. */
+void ahead_look_on(hwt_timer *timer, uint64_t ns);
 /* So long before the deadline of what is submitted while he sleeps the worker wants to be awake. */
 uint64_t ahead_warning(const hwt_timer *timer);
 /* When there is one, or when it should be asked again, if that is before `until`; or UINT64_MAX. */

@@ -11,6 +11,9 @@
 #include "run.h"
 #include "worker.h"
 
+/* Portions of looking ahead: a turn of the loop costs as much as one of them. */
+#define LOOK_ON_NS UINT64_C(100000)
+
 /* In a task that this thread's own advance runs: it drives already. */
 static bool drives_here(const hwt_timer *timer)
 {
@@ -88,7 +91,7 @@ static int drive(hwt_timer *timer)
         return ran;
     if (ran > 0)
         worker_was_woken(timer);
-    ahead_look(timer);
+    ahead_look_on(timer, LOOK_ON_NS);
     if (load_relaxed(&timer->answer.wanted))
         leave_answer(timer);
     return ran;

@@ -78,7 +78,7 @@ struct house {
  *   paid_until     each wake-up takes its time, up to here (worker.c): behind `now`, they are few
  *   slack          (park.h) a wake-up so much later than `wake_before` is in time: a tick but 1 ns,
  *                  so that all of a tick costs one; with HWT_DRIVE_CALLER 0 while they are few,
- *                  then a tick, or a tenth of a millisecond if that is less
+ *                  then a tick, or a quarter of a millisecond if that is less
  */
 struct worker {
     struct wheel *wheel;

@@ -21,7 +21,7 @@
 #define FETCH_AT_ONCE 8
 /* Wake-ups are few: one in so long, or in so many ticks; and so many that were saved (sizes.h). */
 #define WAKE_NS       UINT64_C(1000000) /* of a worker: a thread is put to sleep and woken */
-#define LOOP_WAKE_NS  UINT64_C(100000)  /* of a loop: a poll, and a descriptor to be set */
+#define LOOP_WAKE_NS  UINT64_C(250000)  /* of a loop: a poll, and a descriptor to be set */
 #define WAKE_TICKS    16
 
 /* ---- running ---- */

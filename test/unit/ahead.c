@@ -11,15 +11,16 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "lead.h"
+#include "ahead.h"
+#include "driver.h"
 #include "support.h"
 #include "timer.h"
 
 /* Builds with validators or checks are too slow to look at all of it in time. */
 #if defined(HWT_DEBUG) || defined(HWT_SANITIZED) || !defined(__OPTIMIZE__)
-enum { CROWD = 50000, LOOKED = 1, PORTIONS = 2 };
+enum { CROWD = 50000, LOOKED = 1, CALLS = 2 };
 #else
-enum { CROWD = 100000, LOOKED = 2, PORTIONS = LANE_GROUPS / AHEAD_GROUPS };
+enum { CROWD = 100000, LOOKED = 2, CALLS = 4 };
 #endif
 enum { ATTEMPTS = 5 };
 
@@ -162,7 +163,7 @@ WHEEL_TEST(ahead, in_an_event_loop)
 }
 
 /* By how many calls ahead of the first: the descriptor says when. */
-static unsigned portions_of_a_crowd(hwt_timer *timer)
+static unsigned calls_for_a_crowd(hwt_timer *timer)
 {
     struct pollfd wanted = {.fd = hwt_timer_fd(timer), .events = POLLIN, .revents = 0};
     uint64_t first = hwt_timer_now(timer) + HWT_MSEC(400);
@@ -178,17 +179,40 @@ static unsigned portions_of_a_crowd(hwt_timer *timer)
 }
 
 /* No call takes all in; what is looked through is there. */
-WHEEL_TEST(ahead, a_loop_looks_a_portion_at_a_time)
+WHEEL_TEST(ahead, a_loop_looks_some_portions_at_a_time)
 {
     unsigned calls = 0;
 
-    for (unsigned i = 0; i < ATTEMPTS && calls < PORTIONS; i++) {
+    for (unsigned i = 0; i < ATTEMPTS && calls < CALLS; i++) {
         hwt_timer *timer = timer_on(wheel, HWT_DRIVE_CALLER, CLOCK_MONOTONIC);
 
-        calls = portions_of_a_crowd(timer);
+        calls = calls_for_a_crowd(timer);
         cr_assert_eq(hwt_timer_destroy(timer), 0);
     }
-    cr_assert_geq(calls, PORTIONS);
+    cr_assert_geq(calls, CALLS);
+}
+
+/* Portions are small beside what a turn of a loop costs: so there are some to a turn. */
+WHEEL_TEST(ahead, a_loop_looks_on_until_it_has_taken_so_long)
+{
+    hwt_timer *timer = timer_on(wheel, HWT_DRIVE_CALLER, CLOCK_MONOTONIC);
+    const struct look *look = &timer->worker.look;
+    atomic_uint ran = 0;
+
+    cr_assert_geq(hwt_timer_fd(timer), 0);
+    cr_assert_eq(hwt_timer_advance(timer), 0); /* tells what is far */
+    submit_crowd(timer, hwt_timer_now(timer) + HWT_MSEC(100), &ran);
+    sleep_ms(100); /* or more: then it is time */
+    cr_assert(driver_begin(timer, DRIVER_LOOKS));
+    timer->worker.passed = hwt_timer_now(timer);
+    ahead_look_on(timer, 0);
+    cr_assert_not_null(look->segment);
+    cr_assert_eq(look->group, AHEAD_GROUPS, "one at least, and at most if it has been so long");
+    ahead_look_on(timer, HWT_SEC(3600));
+    cr_assert_null(look->segment);
+    cr_assert_not(ahead_look(timer), "and no more than there are");
+    driver_end(timer);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
 /* Each call that leaves more to do is told of anew: an edge for each (G4). */

@@ -11,7 +11,7 @@
 
 #define COARSE HWT_MSEC(10) /* ticks */
 #define FINE   HWT_USEC(10)
-#define LATER  HWT_USEC(100) /* than the deadline, unless a tick is less */
+#define LATER  HWT_USEC(250) /* than the deadline, unless a tick is less */
 
 TestSuite(fd_many, .init = test_arm);
 
