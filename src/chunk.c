@@ -93,6 +93,7 @@ static bool grow(struct chunk_store *store, size_t count)
         return false;
     *(store->last ? &store->last->next : &store->lots) = lot;
     store->last = lot;
+    store->runs_low = false;
     if (!store->opening)
         store->opening = lot;
     store->total += lot->units;
@@ -110,6 +111,12 @@ static void meet_pages(const struct chunk_lot *lot)
                                 rest < MEET_SIZE ? rest : MEET_SIZE);
 }
 
+/* Half of a lot is opened, and the next one will be as large as any. */
+static bool is_running_low(const struct chunk_store *store, const struct chunk_lot *opening)
+{
+    return opening->opened * 2 == opening->units && store->next_lot == LOT_MOST;
+}
+
 /* A large one that never was in use; NULL: there is none. */
 static struct ring *open_fresh(struct chunk_store *store)
 {
@@ -122,6 +129,8 @@ static struct ring *open_fresh(struct chunk_store *store)
     memory = lot->chunks + lot->opened * CHUNK_SMALL_SIZE;
     lot->opened += CHUNK_SPLIT;
     store->fresh -= CHUNK_SPLIT;
+    if (is_running_low(store, lot))
+        store->runs_low = true;
     if (lot->opened == lot->units)
         store->opening = lot->next;
     return (struct ring *)(void *)memory;
@@ -229,6 +238,17 @@ struct chunk *chunk_take(struct chunk_store *store, bool large)
     if (store->next_lot < LOT_MOST)
         store->next_lot *= 2;
     return take_free(store, large);
+}
+
+/* A huge page comes by a touch; if it was none, the rest is asked for. */
+void chunk_make_ready(struct chunk_store *store)
+{
+    if (!grow(store, store->next_lot)) {
+        store->runs_low = false; /* whoever needs it may fare better */
+        return;
+    }
+    *(volatile char *)store->last->chunks = 0;
+    platform_populate_pages(store->last->chunks, store->last->units * CHUNK_SMALL_SIZE);
 }
 
 bool chunk_next_is_fresh(const struct chunk_store *store)

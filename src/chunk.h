@@ -48,7 +48,8 @@ struct chunk_store {
     size_t large_count, small_count;
     struct chunk_lot *lots, *last; /* the oldest and the youngest; go back with the store */
     struct chunk_lot *opening;     /* the oldest in which there are chunks that never were in use */
-    size_t next_lot;               /* large chunks in the next one */
+    uint32_t next_lot;             /* large chunks in the next one, ... */
+    bool runs_low;                 /* ... which may soon be needed, and is waited for when it is */
     size_t total, fresh;           /* small chunks: in all lots; in what never was taken from one */
     struct chunk_lot *at;          /* the cursor: a lot (NULL: before the first), and ... */
     size_t offset;                 /* ... how far in it, in small chunks */
@@ -158,6 +159,9 @@ bool chunk_next_is_fresh(const struct chunk_store *store);
 /* The same, but only if that takes no memory. */
 struct chunk *chunk_take_free_small(struct chunk_store *store);
 void chunk_give(struct chunk_store *store, struct chunk *chunk);
+
+/* Another lot, and its pages, which whoever takes its first chunk would have to wait for. */
+void chunk_make_ready(struct chunk_store *store);
 
 /*
  * The cursor goes on, by one chunk; those that were never used it leaves out. *units: the size of

@@ -7,6 +7,7 @@
 #include "driver.h"
 #include "filing.h"
 #include "guard.h"
+#include "house.h"
 #include "intake.h"
 #include "run.h"
 #include "worker.h"
@@ -91,6 +92,7 @@ static int drive(hwt_timer *timer)
         return ran;
     if (ran > 0)
         worker_was_woken(timer);
+    house_look_to_wheel(timer);
     ahead_look_on(timer, LOOK_ON_NS);
     if (load_relaxed(&timer->answer.wanted))
         leave_answer(timer);

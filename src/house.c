@@ -17,6 +17,8 @@
 /* So much later what is due may run because memory is made ready. */
 #define BRIEF_NS    UINT64_C(200000)
 #define TOOK_MOST   UINT64_C(10000000)
+/* Nothing is due for so long: then a huge page is waited for by nobody, wherever it comes from. */
+#define QUIET_NS    UINT64_C(10000000)
 
 static void ask_to_give_back(hwt_timer *timer)
 {
@@ -38,6 +40,12 @@ void house_ask(void *keeper, enum wish wish)
         ask_to_make_ready(keeper);
 }
 
+/* As far as is known. */
+static uint64_t next_due(const hwt_timer *timer)
+{
+    return min_u64(load_relaxed(&timer->worker.next_deadline), lanes_earliest(&timer->lanes));
+}
+
 /*
  * The pages of a slab mostly take a tenth of a millisecond; milliseconds, where a host has to find
  * them first. Then that is done only when nothing comes due meanwhile, as far as is known; but
@@ -46,8 +54,7 @@ void house_ask(void *keeper, enum wish wish)
 static bool may_take_time(hwt_timer *timer, uint64_t now)
 {
     struct house *house = &timer->worker.house;
-    uint64_t due =
-        min_u64(load_relaxed(&timer->worker.next_deadline), lanes_earliest(&timer->lanes));
+    uint64_t due = next_due(timer);
 
     if (house->took <= BRIEF_NS || due >= now + house->took)
         return true;
@@ -75,6 +82,17 @@ void house_make_ready(hwt_timer *timer)
     slab_make_ready();
     end = timer_now(timer); /* some clocks go back, or leap */
     timer->worker.house.took = end > begin ? min_u64(end - begin, TOOK_MOST) : 0;
+}
+
+/*
+ * It is he who would wait for these pages when he needs them: so to have them ready is of no use
+ * but when there is time.
+ */
+void house_make_wheel_ready(hwt_timer *timer)
+{
+    timer_check_acting(timer);
+    if (next_due(timer) >= deadline_after(timer_now(timer), QUIET_NS))
+        wheel_make_ready(timer->worker.wheel);
 }
 
 static bool step(hwt_timer *timer)

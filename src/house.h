@@ -5,7 +5,8 @@
  * during which others may wait: so where there is a worker it is he who does that, and no
  * submission does if he has time. Whoever goes through a part of a segment and sees that there is
  * something asks him (lane.c). Where the caller drives, submissions give back themselves, a piece
- * each, and meet pages as they need them.
+ * each, and meet pages as they need them. What the wheel needs is the business of who files, on
+ * whatever thread.
  */
 #ifndef HWT_HOUSE_H
 #define HWT_HOUSE_H
@@ -15,7 +16,17 @@
 /* Of a timer (lanes.ask_keeper): unless he has been asked, and is not done with it. Any thread. */
 void house_ask(void *keeper, enum wish wish);
 
-/* ---- only the worker, between two passes ---- */
+/* ---- only the worker, or who acts as the worker, between two passes ---- */
+
+/* What the wheel will need next; but not for who comes when he likes: he may not be in haste. */
+void house_make_wheel_ready(hwt_timer *timer);
+static inline void house_look_to_wheel(hwt_timer *timer)
+{
+    if (wheel_runs_low(timer->worker.wheel) && load_relaxed(&timer->park.kind) != PARK_NONE)
+        house_make_wheel_ready(timer);
+}
+
+/* ---- only a worker ---- */
 
 /* He has been asked. */
 static inline void house_begin(hwt_timer *timer)

@@ -93,6 +93,16 @@ void wheel_destroy(struct wheel *wheel);
 /* So many timeouts can be in it, or beside it, without malloc. 0 or -ENOMEM. */
 int wheel_reserve(struct wheel *wheel, size_t timeouts);
 
+/* Memory for more will soon be needed: to have it ready is a good idea, and takes long. */
+static inline bool wheel_runs_low(const struct wheel *wheel)
+{
+    return unlikely(wheel->store.runs_low);
+}
+static inline void wheel_make_ready(struct wheel *wheel)
+{
+    chunk_make_ready(&wheel->store);
+}
+
 /* Never fails: without memory it gets slower (the pen), but nothing is lost. */
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline);
 /* A batch is filed in the order in which it was gathered, each by the deadline that it had then. */

@@ -387,6 +387,7 @@ static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
         worker_pass(timer, false);
         if (must_leave(timer))
             return;
+        house_look_to_wheel(timer);
         house_keep(timer);
         if (unlikely(load_relaxed(&timer->asked)))
             attend(timer);

@@ -19,6 +19,8 @@
 
 #define MANY 20000
 
+enum { BIG_LOT = 4096 }; /* large chunks: 2 MB */
+
 static bool memory_is_short;
 static unsigned requests;
 
@@ -125,13 +127,16 @@ static void take_out(struct rack *r, size_t i)
 
 /* ---- what is asked of the system beforehand ---- */
 
-static size_t asked_calls, asked_bytes, asked_most;
+static size_t asked_calls, asked_bytes, asked_most, asked_touched;
 
 int madvise(void *memory, size_t size, int advice)
 {
     enum { POPULATE = 23 };
 
     if (advice == POPULATE) {
+        unsigned char in_core = 0;
+        mincore(memory, 1, &in_core);
+        asked_touched += in_core & 1;
         asked_calls++;
         asked_bytes += size;
         asked_most = size > asked_most ? size : asked_most;
@@ -1306,4 +1311,75 @@ Test(bucket, pages_come_by_pieces)
     cr_assert_leq(asked_bytes, r->store.total * CHUNK_SMALL_SIZE + asked_calls * PAGE_MOST);
     cr_assert_leq(asked_most, PIECE + PAGE_MOST);
     rack_close(r);
+}
+
+static size_t take_until_low(struct chunk_store *store)
+{
+    size_t taken = 0;
+
+    for (; !store->runs_low; taken++) {
+        cr_assert_lt(taken, 10 * BIG_LOT, "another lot is never wanted");
+        cr_assert_not_null(chunk_take(store, true));
+    }
+    return taken;
+}
+
+/* G4: half of the youngest lot is left when the next one is wanted, and that has its pages then. */
+Test(bucket, a_lot_can_be_had_before_it_is_needed)
+{
+    struct chunk_store store;
+
+    chunk_store_init(&store);
+    take_until_low(&store);
+    for (unsigned i = 0; i < 3; i++) {
+        size_t total = store.total, fresh = store.fresh;
+
+        asked_calls = asked_bytes = asked_touched = 0;
+        chunk_make_ready(&store);
+        cr_assert_eq(store.total, total + BIG_LOT * CHUNK_SPLIT);
+        cr_assert_eq(store.fresh, fresh + BIG_LOT * CHUNK_SPLIT);
+        cr_assert_eq(asked_calls, 1);
+        cr_assert_eq(asked_bytes, BIG_LOT * CHUNK_LARGE_SIZE);
+        cr_assert_eq(asked_touched, 1, "a huge page has come by then");
+        cr_assert_eq(take_until_low(&store), fresh / CHUNK_SPLIT + BIG_LOT / 2);
+        cr_assert_eq(store.fresh, BIG_LOT * CHUNK_SPLIT / 2);
+    }
+    chunk_store_destroy(&store);
+}
+
+/* Whoever takes a chunk without it gets a lot as ever, which is then the youngest. */
+Test(bucket, a_lot_that_is_not_had_before_comes_when_it_is_needed)
+{
+    struct chunk_store store;
+    size_t total, left;
+
+    chunk_store_init(&store);
+    take_until_low(&store);
+    total = store.total;
+    memory_is_short = true;
+    chunk_make_ready(&store);
+    memory_is_short = false;
+    cr_assert_not(store.runs_low, "it is not tried again and again");
+    cr_assert_eq(store.total, total);
+    left = store.fresh / CHUNK_SPLIT;
+    cr_assert_eq(take_until_low(&store), left + BIG_LOT / 2);
+    cr_assert_eq(store.total, total + BIG_LOT * CHUNK_SPLIT);
+    left = store.fresh / CHUNK_SPLIT;
+    for (size_t i = 0; i <= left; i++)
+        cr_assert_not_null(chunk_take(&store, true));
+    cr_assert_not(store.runs_low, "there is one");
+    chunk_store_destroy(&store);
+}
+
+/* No memory is asked for in silence where all of it was asked for before. */
+Test(bucket, what_was_reserved_wants_no_more)
+{
+    struct chunk_store store;
+
+    chunk_store_init(&store);
+    cr_assert_eq(chunk_store_reserve(&store, 2 * BIG_LOT * CHUNK_SPLIT), 0);
+    while (store.fresh > 0)
+        cr_assert_not_null(chunk_take(&store, true));
+    cr_assert_not(store.runs_low);
+    chunk_store_destroy(&store);
 }

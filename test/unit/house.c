@@ -17,6 +17,7 @@
 #include "support.h"
 
 enum { FEW = 256, ROUNDS = 20000, ROUND = 20000 };
+enum { BIG_LOT = 4096 /* large chunks: 2 MB */, SMALL_LOTS = 4080 * CHUNK_SPLIT };
 
 TestSuite(house, .init = test_arm);
 
@@ -371,6 +372,110 @@ WHEEL_TEST(house, a_slab_is_made_ready_when_there_is_time)
         cr_assert_eq((size_t)slabs_by_others, 2 + i, "something is due soon");
         cr_assert_eq(house->took, i == 0 ? HWT_MSEC(2) : 0);
     }
+    hwt_timeout_unref(soon);
+    rig_close(&r);
+}
+
+/* ---- more room in the wheel ---- */
+
+static void show(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+/* Once the small ones are used up: less than half of a large one is left. */
+static bool is_low(const hwt_timer *timer)
+{
+    const struct chunk_store *store = &timer->worker.wheel->store;
+
+    return store->total > SMALL_LOTS && store->fresh < BIG_LOT * CHUNK_SPLIT / 2;
+}
+
+/* Files all that is pending; then he has his pass. A worker may be asked again before that. */
+static bool is_low_when_all_is_in(hwt_timer *timer)
+{
+    bool low = true;
+
+    for (unsigned i = 0; low && i < (timer->drive == HWT_DRIVE_WORKER ? 5000 : 1); i++) {
+        if (i > 0)
+            sleep_ms(1);
+        cr_assert_geq(hwt_timer_visit(timer, show, NULL), 0);
+        if (timer->drive == HWT_DRIVE_CALLER)
+            cr_assert_geq(hwt_timer_advance(timer), 0);
+        low = is_low(timer);
+    }
+    return low;
+}
+
+/* How often, with ever more of which nothing is due. */
+static unsigned times_low(hwt_timer *timer)
+{
+    enum { AT_ONCE = 10000, TIMES = 40 };
+    unsigned low = 0;
+
+    for (unsigned i = 0; i < TIMES; i++) {
+        for (unsigned j = 0; j < AT_ONCE; j++)
+            schedule(timer, NULL);
+        low += is_low_when_all_is_in(timer);
+    }
+    cr_assert_geq(timer->worker.wheel->store.total, SMALL_LOTS + BIG_LOT * CHUNK_SPLIT);
+    return low;
+}
+
+/* G4: he would wait for its pages while something is due. */
+Test(house, the_worker_has_room_in_the_wheel_ready)
+{
+    hwt_timer *timer = open_timer(HWT_DRIVE_WORKER, 0);
+
+    cr_assert_eq(times_low(timer), 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+Test(house, an_event_loop_has_room_in_the_wheel_ready)
+{
+    hwt_timer *timer = open_timer(HWT_DRIVE_CALLER, 0);
+
+    cr_assert_geq(hwt_timer_fd(timer), 0);
+    cr_assert_eq(times_low(timer), 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+Test(house, who_comes_when_he_likes_gets_room_when_he_needs_it)
+{
+    hwt_timer *timer = open_timer(HWT_DRIVE_CALLER, 0);
+
+    cr_assert_gt(times_low(timer), 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* It is he who needs it: so there is no haste, and what is due is not late by it. */
+WHEEL_TEST(house, room_is_made_ready_when_nothing_is_due_for_a_while)
+{
+    struct chunk_store *store;
+    hwt_timeout *soon;
+    size_t total;
+    rig r;
+
+    begin(&r, wheel);
+    store = &r.timer->worker.wheel->store;
+    while (!store->runs_low)
+        cr_assert_not_null(chunk_take(store, true));
+    total = store->total;
+    house_look_to_wheel(r.timer);
+    cr_assert_eq(store->total, total, "nobody waits for a descriptor");
+
+    store_relaxed(&r.timer->park.kind, PARK_FUTEX);
+    cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, HWT_MSEC(9), &soon), 0);
+    house_look_to_wheel(r.timer);
+    cr_assert_eq(store->total, total, "something is due soon");
+    cr_assert(store->runs_low, "but it may be done later");
+    set_now(&r, now_of(&r) - HWT_MSEC(2));
+    house_look_to_wheel(r.timer);
+    cr_assert_eq(store->total, total + BIG_LOT * CHUNK_SPLIT);
+    house_look_to_wheel(r.timer);
+    cr_assert_eq(store->total, total + BIG_LOT * CHUNK_SPLIT, "once");
+    store_relaxed(&r.timer->park.kind, PARK_NONE);
     hwt_timeout_unref(soon);
     rig_close(&r);
 }
