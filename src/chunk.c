@@ -93,7 +93,7 @@ static bool grow(struct chunk_store *store, size_t count)
         return false;
     *(store->last ? &store->last->next : &store->lots) = lot;
     store->last = lot;
-    store->runs_low = false;
+    store->half_open = false;
     if (!store->opening)
         store->opening = lot;
     store->total += lot->units;
@@ -130,7 +130,7 @@ static struct ring *open_fresh(struct chunk_store *store)
     lot->opened += CHUNK_SPLIT;
     store->fresh -= CHUNK_SPLIT;
     if (is_running_low(store, lot))
-        store->runs_low = true;
+        store->half_open = true;
     if (lot->opened == lot->units)
         store->opening = lot->next;
     return (struct ring *)(void *)memory;
@@ -182,9 +182,14 @@ static struct chunk *open_chunk(struct ring *ring, size_t room)
     return chunk;
 }
 
+static size_t free_units(const struct chunk_store *store)
+{
+    return store->small_count + store->large_count * CHUNK_SPLIT + store->fresh;
+}
+
 int chunk_store_reserve(struct chunk_store *store, size_t small)
 {
-    size_t have = store->small_count + store->large_count * CHUNK_SPLIT + store->fresh;
+    size_t have = free_units(store);
 
     if (small > SIZE_MAX / CHUNK_LARGE_SIZE)
         return -ENOMEM;
@@ -240,11 +245,17 @@ struct chunk *chunk_take(struct chunk_store *store, bool large)
     return take_free(store, large);
 }
 
+/* Not while more than half a large lot is free: it has come back since. */
+bool chunk_is_low(const struct chunk_store *store)
+{
+    return free_units(store) <= LOT_MOST * CHUNK_SPLIT / 2;
+}
+
 /* A huge page comes by a touch; if it was none, the rest is asked for. */
 void chunk_make_ready(struct chunk_store *store)
 {
     if (!grow(store, store->next_lot)) {
-        store->runs_low = false; /* whoever needs it may fare better */
+        store->half_open = false; /* whoever needs it may fare better */
         return;
     }
     *(volatile char *)store->last->chunks = 0;

@@ -48,8 +48,8 @@ struct chunk_store {
     size_t large_count, small_count;
     struct chunk_lot *lots, *last; /* the oldest and the youngest; go back with the store */
     struct chunk_lot *opening;     /* the oldest in which there are chunks that never were in use */
-    uint32_t next_lot;             /* large chunks in the next one, ... */
-    bool runs_low;                 /* ... which may soon be needed, and is waited for when it is */
+    uint32_t next_lot;             /* large chunks in the next one */
+    bool half_open;                /* at least half of the youngest one is opened */
     size_t total, fresh;           /* small chunks: in all lots; in what never was taken from one */
     struct chunk_lot *at;          /* the cursor: a lot (NULL: before the first), and ... */
     size_t offset;                 /* ... how far in it, in small chunks */
@@ -160,6 +160,12 @@ bool chunk_next_is_fresh(const struct chunk_store *store);
 struct chunk *chunk_take_free_small(struct chunk_store *store);
 void chunk_give(struct chunk_store *store, struct chunk *chunk);
 
+/* Will another lot be needed soon? */
+bool chunk_is_low(const struct chunk_store *store);
+static inline bool chunk_runs_low(const struct chunk_store *store)
+{
+    return unlikely(store->half_open) && chunk_is_low(store);
+}
 /* Another lot, and its pages, which whoever takes its first chunk would have to wait for. */
 void chunk_make_ready(struct chunk_store *store);
 

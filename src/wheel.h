@@ -96,7 +96,7 @@ int wheel_reserve(struct wheel *wheel, size_t timeouts);
 /* Memory for more will soon be needed: to have it ready is a good idea, and takes long. */
 static inline bool wheel_runs_low(const struct wheel *wheel)
 {
-    return unlikely(wheel->store.runs_low);
+    return chunk_runs_low(&wheel->store);
 }
 static inline void wheel_make_ready(struct wheel *wheel)
 {

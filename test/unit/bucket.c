@@ -1317,7 +1317,7 @@ static size_t take_until_low(struct chunk_store *store)
 {
     size_t taken = 0;
 
-    for (; !store->runs_low; taken++) {
+    for (; !store->half_open; taken++) {
         cr_assert_lt(taken, 10 * BIG_LOT, "another lot is never wanted");
         cr_assert_not_null(chunk_take(store, true));
     }
@@ -1347,6 +1347,32 @@ Test(bucket, a_lot_can_be_had_before_it_is_needed)
     chunk_store_destroy(&store);
 }
 
+/* What has come back is as good; when it is in use again another lot is wanted all the same. */
+Test(bucket, no_lot_is_wanted_while_as_much_is_free)
+{
+    enum { HALF = BIG_LOT / 2 };
+    static struct chunk *taken[HALF];
+    struct chunk_store store;
+    size_t count = 0;
+
+    chunk_store_init(&store);
+    for (; !store.half_open; count++)
+        cr_assert_not_null(taken[count % HALF] = chunk_take(&store, true));
+    cr_assert_geq(count, HALF);
+    count = HALF - store.fresh / CHUNK_SPLIT; /* as many more, and half a lot is free */
+    for (unsigned i = 0; i < 2; i++) {
+        for (size_t j = 0; j < count; j++)
+            chunk_give(&store, taken[j]);
+        cr_assert(chunk_runs_low(&store));
+        chunk_give(&store, taken[count]);
+        cr_assert_not(chunk_runs_low(&store));
+        for (size_t j = 0; j <= count; j++)
+            cr_assert_not_null(taken[j] = chunk_take(&store, true));
+        cr_assert(chunk_runs_low(&store));
+    }
+    chunk_store_destroy(&store);
+}
+
 /* Whoever takes a chunk without it gets a lot as ever, which is then the youngest. */
 Test(bucket, a_lot_that_is_not_had_before_comes_when_it_is_needed)
 {
@@ -1359,7 +1385,7 @@ Test(bucket, a_lot_that_is_not_had_before_comes_when_it_is_needed)
     memory_is_short = true;
     chunk_make_ready(&store);
     memory_is_short = false;
-    cr_assert_not(store.runs_low, "it is not tried again and again");
+    cr_assert_not(store.half_open, "it is not tried again and again");
     cr_assert_eq(store.total, total);
     left = store.fresh / CHUNK_SPLIT;
     cr_assert_eq(take_until_low(&store), left + BIG_LOT / 2);
@@ -1367,7 +1393,7 @@ Test(bucket, a_lot_that_is_not_had_before_comes_when_it_is_needed)
     left = store.fresh / CHUNK_SPLIT;
     for (size_t i = 0; i <= left; i++)
         cr_assert_not_null(chunk_take(&store, true));
-    cr_assert_not(store.runs_low, "there is one");
+    cr_assert_not(store.half_open, "there is one");
     chunk_store_destroy(&store);
 }
 
@@ -1380,6 +1406,6 @@ Test(bucket, what_was_reserved_wants_no_more)
     cr_assert_eq(chunk_store_reserve(&store, 2 * BIG_LOT * CHUNK_SPLIT), 0);
     while (store.fresh > 0)
         cr_assert_not_null(chunk_take(&store, true));
-    cr_assert_not(store.runs_low);
+    cr_assert_not(store.half_open);
     chunk_store_destroy(&store);
 }
