@@ -470,7 +470,7 @@ static void check_notices(void)
                 const struct life *life = &oracle.life[j];
                 if (life->timeout != timeout)
                     continue;
-                SIM_CHECK(!life->wins || !life->runs_before_win ||
+                SIM_CHECK(!life->wins || !life->runs_before_win || life->in_flight ||
                               oracle.runs - life->runs_before_win < 2 * HAND + 1,
                           "G6: timeout %u was cancelled %u runs ago, and is not met", j,
                           oracle.runs - life->runs_before_win);

@@ -28,7 +28,7 @@ struct life {
     unsigned runs, wins, hooks, back, turned_away, rearms;
     bool running, no_more, never_again;
     bool rearmed;                      /* by this run, and that call has returned */
-    unsigned runs_before_win;          /* of any, when its cancellation had returned */
+    unsigned runs_before_win;          /* of any, when its cancellation and moves had returned */
     uint64_t last_deadline, run_ended; /* of its last run, and the clock after it */
     unsigned last_calls;
     bool last_alone;   /* with no call on, begun before */

@@ -170,6 +170,8 @@ static void move(struct life *life, uint64_t delay, bool to)
         return;
     }
     SIM_CHECK(!was_over, "a timeout is moved that was cancelled");
+    if (life->wins) /* cancelled meanwhile: then it was this call's to tell the worker */
+        life->runs_before_win = oracle.runs;
     if ((to || oracle_now() == began) && word_deadline(word) == deadline_clamp(deadline))
         life->told = word_deadline(word);
     oracle_established(life, word_deadline(word), word_deadline(word), calls, runs);
