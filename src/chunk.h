@@ -49,7 +49,7 @@ struct chunk_store {
     struct chunk_lot *lots, *last; /* the oldest and the youngest; go back with the store */
     struct chunk_lot *opening;     /* the oldest in which there are chunks that never were in use */
     uint32_t next_lot;             /* large chunks in the next one */
-    bool half_open;                /* at least half of the youngest one is opened */
+    bool half_open;                /* of the youngest one half is opened: another may be wanted */
     size_t total, fresh;           /* small chunks: in all lots; in what never was taken from one */
     struct chunk_lot *at;          /* the cursor: a lot (NULL: before the first), and ... */
     size_t offset;                 /* ... how far in it, in small chunks */
@@ -160,7 +160,7 @@ bool chunk_next_is_fresh(const struct chunk_store *store);
 struct chunk *chunk_take_free_small(struct chunk_store *store);
 void chunk_give(struct chunk_store *store, struct chunk *chunk);
 
-/* Will another lot be needed soon? */
+/* Will another lot be needed soon? Only of those that are as large as any. */
 bool chunk_is_low(const struct chunk_store *store);
 static inline bool chunk_runs_low(const struct chunk_store *store)
 {
