@@ -5,15 +5,18 @@
  * `these`, by the one thread that schedules them), beside timers that come and go with all their
  * memory, beside ten million, and after two million, whose memory is given back meanwhile. What the
  * machine itself takes from a thread is sampled in between, in the same threads: as long a time in
- * which only the clock is read. `own` is the worst without the time in which the thread was ready
- * and others ran, by the kernel's account: what is left is the call's, and what the host and
- * interrupts take.
+ * which only the clock is read; and by the one that schedules a million, how long a page takes that
+ * is touched for the first time, one for as many timeouts as would fill it. `own` is the worst
+ * without the time in which the thread was ready and others ran, by the kernel's account: what is
+ * left is the call's, and what the host and interrupts take.
  */
 #include "producer.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- a histogram: powers of two, eight steps each ---- */
 #define STEPS   8
@@ -82,7 +85,7 @@ static double at_percent(const struct histogram *h, double percent)
 }
 
 /* ---- a thread ---- */
-enum { SCHEDULE, CANCEL, NOTHING, BESIDE, KINDS };
+enum { SCHEDULE, CANCEL, NOTHING, BESIDE, NEW_PAGES, KINDS };
 
 struct caller {
     _Alignas(2 * BENCH_LINE) struct producer *p;
@@ -139,7 +142,8 @@ static const struct work calls = {fill, call_batch, drop_all};
 struct beside {
     pthread_t thread;
     hwt_timer *timer;
-    struct histogram took; /* its own calls */
+    struct histogram took;  /* its own calls */
+    struct histogram pages; /* its own touches of new pages */
     _Atomic bool stop;
 };
 
@@ -155,15 +159,42 @@ static void submit_timed(struct beside *beside, uint64_t at, unsigned number)
     record(&beside->took, clock_ns() - begin);
 }
 
+/* ---- what new memory takes without a timer ---- */
+enum { PAGE = 4096, BURST = 1000000, PER_PAGE = 64, NEW_MEMORY = (BURST / PER_PAGE + 1) * PAGE };
+
+static char *new_memory(void)
+{
+    char *memory =
+        mmap(NULL, NEW_MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        bench_die("mmap", ENOMEM);
+    madvise(memory, NEW_MEMORY, MADV_NOHUGEPAGE);
+    return memory;
+}
+
+static void touch_timed(struct beside *beside, volatile char *page)
+{
+    uint64_t begin = clock_ns();
+
+    *page = 1;
+    record(&beside->pages, clock_ns() - begin);
+}
+
 static void *bursts(void *arg)
 {
     struct beside *beside = arg;
 
     while (!atomic_load(&beside->stop)) {
         uint64_t at = hwt_timer_now(beside->timer) + HWT_MSEC(300);
+        char *memory = new_memory();
 
-        for (unsigned i = 0; i < 1000000; i++)
+        for (unsigned i = 0; i < BURST; i++) {
             submit_timed(beside, at, i);
+            if (i % PER_PAGE == 0)
+                touch_timed(beside, memory + (size_t)i / PER_PAGE * PAGE);
+        }
+        munmap(memory, NEW_MEMORY);
         while (hwt_timer_now(beside->timer) < at && !atomic_load(&beside->stop))
             sleep_ns(HWT_MSEC(10));
     }
@@ -257,21 +288,28 @@ static void run(struct bench *b, void *arg)
         for (unsigned kind = 0; kind < BESIDE; kind++)
             add(&tail->took[kind], &callers[i].took[kind]);
     add(&tail->took[BESIDE], &beside.took);
+    add(&tail->took[NEW_PAGES], &beside.pages);
     hwt_timer_destroy(beside.timer);
     free(callers);
     free(p);
 }
 
+static bool is_kernel(unsigned kind)
+{
+    return kind == NOTHING || kind == NEW_PAGES;
+}
+
 static void report(struct bench *b, const struct tail *tail)
 {
-    static const char *const call[KINDS] = {"schedule", "cancel", "clock reads", "these"};
+    static const char *const call[KINDS] = {"schedule", "cancel", "clock reads", "these",
+                                            "new pages"};
     static const double percents[] = {50, 99, 99.9, 99.99, 99.999};
     char scenario[64], metric[32];
 
     for (unsigned kind = 0; kind < KINDS; kind++) {
         const struct histogram *h = &tail->took[kind];
         struct bench_row row = {
-            kind == NOTHING ? "kernel" : "hwt", scenario, tail->threads, h->n, metric, "us", 0};
+            is_kernel(kind) ? "kernel" : "hwt", scenario, tail->threads, h->n, metric, "us", 0};
 
         if (h->n == 0)
             continue;
@@ -283,7 +321,7 @@ static void report(struct bench *b, const struct tail *tail)
         snprintf(metric, sizeof(metric), "max");
         bench_value(b, &row, (double)h->most / 1e3);
         snprintf(metric, sizeof(metric), "own max");
-        row.limit = kind == NOTHING ? 0 : series_median(&tail->own[NOTHING]) + 50;
+        row.limit = is_kernel(kind) ? 0 : series_median(&tail->own[NOTHING]) + 50;
         bench_report(b, &row, &tail->own[kind]);
     }
 }
