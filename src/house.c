@@ -30,6 +30,7 @@ static void ask_to_make_ready(hwt_timer *timer)
 {
     if (!(load_relaxed(&timer->asked) & ASKED_READY))
         timer_ask(timer, ASKED_READY);
+    slab_promise_next();
 }
 
 void house_ask(void *keeper, enum wish wish)
@@ -76,7 +77,7 @@ void house_make_ready(hwt_timer *timer)
         return;
     begin = timer_now(timer);
     if (!may_take_time(timer, begin)) {
-        slab_do_without();
+        slab_put_off();
         return;
     }
     slab_make_ready();

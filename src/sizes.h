@@ -41,6 +41,7 @@
 #define SLAB_BINS       256
 #define GROW_PART       2    /* slabs are mapped for so large a part of what there is ... */
 #define GROW_MOST       16   /* ... and not more at a time */
+#define SPARES_EACH     1    /* spare slabs for each of these, and one more */
 #define GRANULE_BITS    21   /* 2 MB: a huge page, and no two slabs lie in one */
 #define LEAF_BITS       14   /* slabs' descriptors lie in leaves, mapped as they are needed */
 #define DEPOTS          128u /* at most */

@@ -3,54 +3,7 @@
 
 #include "platform.h"
 #include "poison.h"
-#include "slab_map.h"
-
-static _Atomic(struct slab *) current; /* where blocks were found last */
-/* 1: shall have its pages before it is carved; set by who carves, cleared by a worker; a hint */
-static _Atomic uint32_t next_wanted;
-
-/* ---- the word ---- */
-
-#define USED_BITS   11
-#define NUMBER_BITS 16
-#define CLOSED      ((1u << USED_BITS) - 1)
-#define NUMBER_MASK ((1u << NUMBER_BITS) - 1)
-
-#define HOME_AT  USED_BITS
-#define FIRST_AT (HOME_AT + NUMBER_BITS)
-#define TAG_AT   (FIRST_AT + NUMBER_BITS)
-
-static_assert(SLAB_BLOCKS / SLAB_BATCH < CLOSED && SLAB_BLOCKS <= NUMBER_MASK,
-              "the parts of the word are wide enough");
-
-struct view {
-    uint32_t used, home, first; /* first: the number of its first block and 1, or 0 */
-};
-
-static struct view view_of(uint64_t state)
-{
-    return (struct view){
-        .used = (uint32_t)state & CLOSED,
-        .home = (uint32_t)(state >> HOME_AT) & NUMBER_MASK,
-        .first = (uint32_t)(state >> FIRST_AT) & NUMBER_MASK,
-    };
-}
-
-static uint64_t state_after(uint64_t before, struct view v)
-{
-    return ((before >> TAG_AT) + 1) << TAG_AT | (uint64_t)v.first << FIRST_AT |
-           (uint64_t)(v.home & NUMBER_MASK) << HOME_AT | v.used;
-}
-
-static bool change(struct slab *slab, uint64_t *seen, struct view to)
-{
-    return cas_acq_rel(&slab->state, seen, state_after(*seen, to));
-}
-
-static bool is_open(struct view v)
-{
-    return v.used != CLOSED;
-}
+#include "slab_word.h"
 
 /* A batch's first block holds in its word the next batch's number, and its own length. */
 static uint64_t link_make(uint32_t next, uint32_t length)
@@ -70,17 +23,16 @@ static uint32_t number_of(const struct slab *slab, const hwt_timeout *block)
     return (uint32_t)(block - slab->blocks) + 1;
 }
 
-/* The first is small, has small pages, and stays. */
-static bool is_first(const struct slab *slab)
-{
-    return !slab->next;
-}
-
 /* ---- carve and fetch ---- */
 
-/* How many are carved: up to the next multiple, so that no page is shared with others. */
+/*
+ * How many are carved: up to the next multiple, so that no page is shared with others. Of a spare
+ * slab fewer: each page takes its time.
+ */
 static uint32_t carve(const struct slab *slab, uint32_t used, uint32_t at_once)
 {
+    if (is_spare(slab) && at_once > CARVE_LEAST)
+        at_once = CARVE_LEAST;
     return (uint32_t)min_u64(at_once - used % at_once, slab->batches - used);
 }
 
@@ -95,23 +47,7 @@ static struct slab_batches chain(const struct slab *slab, uint32_t batch, uint32
     return (struct slab_batches){first, SLAB_BATCH, batches - 1};
 }
 
-static void populate(const struct slab *slab, uint32_t batch, uint32_t batches)
-{
-    platform_populate_pages(slab->blocks + (size_t)batch * SLAB_BATCH,
-                            (size_t)batches * SLAB_BATCH * sizeof(hwt_timeout));
-}
-
-static void note_carved(const struct slab *slab, uint32_t before, uint32_t used)
-{
-    uint32_t half = slab->batches / 2;
-
-    if (is_first(slab))
-        populate(slab, before, used - before);
-    if (before < half && used >= half)
-        store_relaxed(&next_wanted, 1);
-}
-
-static struct slab_batches take_from(struct slab *slab, uint32_t at_once)
+struct slab_batches slab_take_from(struct slab *slab, uint32_t at_once)
 {
     uint64_t seen = load_acquire(&slab->state);
 
@@ -129,75 +65,13 @@ static struct slab_batches take_from(struct slab *slab, uint32_t at_once)
         } else if (at_once > 0 && v.used < slab->batches) {
             to.used += carve(slab, v.used, at_once);
             if (change(slab, &seen, to)) {
-                note_carved(slab, v.used, to.used);
+                slab_note_carved(slab, v.used, to.used);
                 return chain(slab, v.used, to.used - v.used);
             }
         } else { /* or closed, or nothing is to be carved */
-            return (struct slab_batches){NULL, 0, 0};
+            return NO_BATCHES;
         }
     }
-}
-
-struct slab_batches slab_fetch(void)
-{
-    struct slab *slab = load_acquire(&current);
-
-    return slab ? take_from(slab, 0) : (struct slab_batches){NULL, 0, 0};
-}
-
-/* Those that are vacant come last: whole slabs of free blocks are what can be given back. */
-static struct slab_batches search(uint32_t at_once)
-{
-    struct slab *found, *vacant = NULL;
-    struct slab_batches batches = {NULL, 0, 0};
-
-    for (found = slab_newest(); found; found = found->next) {
-        if (view_of(load_relaxed(&found->state)).used == 0)
-            vacant = found;
-        else if ((batches = take_from(found, at_once)).first != NULL)
-            break;
-    }
-    if (!batches.first && vacant && (batches = take_from(vacant, at_once)).first != NULL)
-        found = vacant;
-    if (batches.first)
-        store_release(&current, found); /* pairs with slab_take */
-    return batches;
-}
-
-/*
- * By a part of what there is: each time costs the threads that meet pages meanwhile, and pages that
- * nobody meets are only addresses. Or by what the system still has.
- */
-static bool map_more(void)
-{
-    size_t ahead = slab_total() / SLAB_BLOCKS / GROW_PART;
-
-    if (ahead > GROW_MOST)
-        ahead = GROW_MOST;
-    return (ahead > 1 && slab_map_more(ahead) == 0) || slab_map_more(1) == 0;
-}
-
-/* Until somebody else has not taken all of what was added. */
-static struct slab_batches grow(uint32_t at_once)
-{
-    struct slab_batches batches;
-
-    slab_map_lock();
-    while ((batches = search(at_once)).first == NULL && map_more())
-        continue;
-    slab_map_unlock();
-    return batches;
-}
-
-struct slab_batches slab_take(uint32_t at_once)
-{
-    struct slab *slab = load_acquire(&current);
-    struct slab_batches batches =
-        slab ? take_from(slab, at_once) : (struct slab_batches){NULL, 0, 0};
-
-    if (!batches.first)
-        batches = search(at_once);
-    return batches.first ? batches : grow(at_once);
 }
 
 /* ---- coming home ---- */
@@ -264,9 +138,12 @@ static void reopen(struct slab *slab)
     store_release(&slab->state, state_after(load_relaxed(&slab->state), (struct view){.used = 0}));
 }
 
-static size_t blocks_in(const struct slab *slab)
+void slab_reopen_all(void)
 {
-    return (size_t)slab->batches * SLAB_BATCH;
+    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
+        if (!is_open(view_of(load_relaxed(&slab->state))))
+            reopen(slab);
+    }
 }
 
 static size_t at_home(void)
@@ -282,6 +159,7 @@ static bool vacate(struct slab *slab)
 {
     if (is_first(slab) || !claim(slab))
         return false;
+    store_relaxed(&slab->ready, 0);
     platform_release_pages(slab->blocks, blocks_in(slab) * sizeof(hwt_timeout));
     reopen(slab);
     return true;
@@ -310,12 +188,7 @@ void slab_vacate_one(struct slab **at)
     }
 }
 
-/* ---- looking ahead ---- */
-
-static size_t uncarved(const struct slab *slab, struct view v)
-{
-    return is_open(v) ? blocks_in(slab) - (size_t)v.used * SLAB_BATCH : blocks_in(slab);
-}
+/* ---- counted ---- */
 
 size_t slab_available(void)
 {
@@ -335,93 +208,6 @@ size_t slab_total(void)
     for (struct slab *slab = slab_newest(); slab; slab = slab->next)
         sum += blocks_in(slab);
     return sum;
-}
-
-/*
- * Touches by writing what is there: whoever carves the block meanwhile is not disturbed. (To add
- * nothing would be a read for clang, and a read does not make a page resident.)
- */
-static void touch(struct slab *slab, size_t first, size_t count)
-{
-    for (size_t i = first; i < first + count; i += SLAB_BATCH) {
-        uint64_t seen = load_relaxed(&slab->blocks[i].word);
-        cas_acq_rel(&slab->blocks[i].word, &seen, seen);
-    }
-}
-
-/* From the oldest slab on, as they are carved: what is beyond is passed over first. */
-void slab_populate(size_t blocks)
-{
-    size_t available = slab_available(),
-           beyond = available - (blocks < available ? blocks : available);
-
-    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
-        struct view v = view_of(load_relaxed(&slab->state));
-        size_t free = is_open(v) ? uncarved(slab, v) : 0;
-        size_t pass = beyond < free ? beyond : free;
-        size_t first = blocks_in(slab) - free, count = free - pass;
-        if (is_first(slab) && count > 0) /* small pages, several at once */
-            platform_populate_pages(&slab->blocks[first], count * sizeof(hwt_timeout));
-        touch(slab, first, count);
-        beyond -= pass;
-    }
-}
-
-bool slab_next_is_wanted(void)
-{
-    return unlikely(load_relaxed(&next_wanted));
-}
-
-/* The one that is carved next: see search. */
-static struct slab *next_vacant(void)
-{
-    struct slab *vacant = NULL;
-
-    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
-        if (view_of(load_relaxed(&slab->state)).used == 0)
-            vacant = slab;
-    }
-    return vacant;
-}
-
-static struct slab *find_next(void)
-{
-    struct slab *slab;
-
-    slab_map_lock();
-    while ((slab = next_vacant()) == NULL && map_more())
-        continue;
-    slab_map_unlock();
-    return slab;
-}
-
-void slab_do_without(void)
-{
-    store_relaxed(&next_wanted, 0);
-}
-
-/*
- * A huge page comes by a touch, which unlike asking for pages keeps nobody from mapping meanwhile.
- * If it was none, the rest is asked for.
- */
-void slab_make_ready(void)
-{
-    struct slab *next;
-
-    slab_do_without();
-    next = find_next();
-    if (next) {
-        touch(next, 0, 1);
-        populate(next, 0, next->batches);
-    }
-}
-
-void slab_reopen_all(void)
-{
-    for (struct slab *slab = slab_newest(); slab; slab = slab->next) {
-        if (!is_open(view_of(load_relaxed(&slab->state))))
-            reopen(slab);
-    }
 }
 
 /* ---- debug builds ---- */

@@ -81,12 +81,15 @@ int slab_add(size_t blocks);
 /* Sees to it that this many of the available blocks have pages. */
 void slab_populate(size_t blocks);
 /*
- * Where half of a slab is carved the next one will be wanted. Any thread: is that so? The worker of
- * any timer: sees to it that there is one, with pages; or decides that it is not done this time.
+ * Where half of a slab is carved the next one will be wanted. Any thread: is that so? Then: a
+ * worker has been asked. The worker of any timer: sees to it that there is one, with pages; or puts
+ * it off. From when he has been asked until it is there nobody else waits for a huge page, as long
+ * as there is a spare slab: there is one of small pages for each of the others.
  */
 bool slab_next_is_wanted(void);
+void slab_promise_next(void);
 void slab_make_ready(void);
-void slab_do_without(void);
+void slab_put_off(void);
 
 /*
  * Around a fork, which finds the slabs whole: nobody adds one meanwhile but the forking thread

@@ -64,7 +64,7 @@ static bool make_notes(struct slab *slab, size_t blocks)
 }
 
 /* The memory becomes a slab. */
-static bool enter(char *memory, size_t size)
+static bool enter(char *memory, size_t size, bool small)
 {
     hwt_timeout *blocks = (hwt_timeout *)(void *)memory;
     size_t count = size / sizeof *blocks;
@@ -77,6 +77,7 @@ static bool enter(char *memory, size_t size)
         return false;
     slab->blocks = blocks;
     slab->batches = (uint32_t)(count / SLAB_BATCH);
+    slab->small = small;
     slab->next = load_relaxed(&slab_list);
     store_release(&slab_list, slab); /* pairs with slab_newest */
     return true;
@@ -86,24 +87,25 @@ static bool enter(char *memory, size_t size)
  * The first slab is small, and no huge page: its pages are touched in order, as they are needed.
  * What could not be entered is unmapped again: nobody has seen it.
  */
-int slab_map_more(size_t slabs)
+int slab_map_more(size_t slabs, size_t spare)
 {
     bool first = !load_relaxed(&slab_list);
     size_t size = first ? FIRST_SIZE : GRANULE, done = 0;
     char *memory;
 
-    if (slabs > (size_t)1 << (PLATFORM_ADDRESS_BITS - 1 - GRANULE_BITS))
+    if (slabs > (size_t)1 << (PLATFORM_ADDRESS_BITS - 2 - GRANULE_BITS))
         return -ENOMEM;
-    if (first)
-        slabs = 1;
-    memory = platform_map(slabs * size, size);
+    if (first) {
+        slabs = 0;
+        spare = 1;
+    }
+    memory = platform_map((slabs + spare) * size, size);
     if (!memory)
         return -ENOMEM;
-    if (first)
-        platform_advise_small(memory, size);
-    else
-        platform_advise_huge(memory, slabs * size);
-    while (done < slabs && enter(memory + done * size, size))
+    platform_advise_huge(memory, slabs * size);
+    platform_advise_small(memory + slabs * size, spare * size);
+    slabs += spare;
+    while (done < slabs && enter(memory + done * size, size, done + spare >= slabs))
         done++;
     platform_tell_leak_checker(memory, done * size); /* a pending timeout's argument is no leak */
     if (done < slabs)
@@ -119,7 +121,7 @@ int slab_prepare(void)
         return 0;
     slab_map_lock();
     if (!slab_newest())
-        result = slab_map_more(1);
+        result = slab_map_more(1, 0);
     slab_map_unlock();
     return result;
 }
@@ -129,7 +131,7 @@ int slab_add(size_t blocks)
     int result;
 
     slab_map_lock();
-    result = slab_map_more(blocks / SLAB_BLOCKS + 1);
+    result = slab_map_more(blocks / SLAB_BLOCKS + 1, 0);
     slab_map_unlock();
     return result;
 }
@@ -156,4 +158,5 @@ void slab_after_fork(bool child)
     }
     pthread_mutex_init(&growth, NULL);
     slab_reopen_all();
+    slab_promise_nothing();
 }

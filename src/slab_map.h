@@ -11,9 +11,11 @@
 
 struct slab {
     alignas(CACHE_LINE) _Atomic uint64_t state; /* see slab.h */
+    _Atomic uint32_t ready;                     /* while vacant: it has its pages; a hint */
     /* never change */
+    uint32_t batches; /* that can be carved */
     hwt_timeout *blocks;
-    uint32_t batches;  /* that can be carved */
+    bool small;        /* its pages are, as those of the first one and of spare ones */
     struct slab *next; /* the one mapped before it */
 #ifdef HWT_DEBUG
     _Atomic uintptr_t *notes; /* one for each block */
@@ -48,10 +50,12 @@ static inline struct slab *slab_of(const hwt_timeout *block)
 /* One thread at a time maps more; these do nothing within a fork, which holds the lock. */
 void slab_map_lock(void);
 void slab_map_unlock(void);
-/* Under the lock: so many slabs more, or the first one. 0, or -ENOMEM. */
-int slab_map_more(size_t slabs);
+/* Under the lock: so many slabs more and so many spare ones, or the first one. 0, or -ENOMEM. */
+int slab_map_more(size_t slabs, size_t spare);
 
-/* In a forked child, where nobody is left who would reopen what he has claimed. */
+/* In a forked child, where nobody is left who would reopen what he has claimed, ... */
 void slab_reopen_all(void);
+/* ... or bring the pages of the next one. */
+void slab_promise_nothing(void);
 
 #endif

@@ -9,7 +9,7 @@ SIM      := $(BUILD)/sim/hwt-sim
 SIM_O    := $(patsubst %.c,$(O)/%.o,$(wildcard test/sim/*.c))
 # base.c prints and aborts; the simulator has its own way to fail.
 SIM_LIB  := $(filter-out $(O)/src/base.o,$(LIB_O))
-SIM_POOL := $(patsubst %,$(O)/sim/%.o,depot pool pool_home slab slab_map)
+SIM_POOL := $(patsubst %,$(O)/sim/%.o,depot pool pool_home slab slab_map slab_take)
 SIM_TEXT := $(SIM_POOL) $(patsubst %,$(O)/sim/%.o,lane_sweep bucket_look wheel answer poison worker)
 
 ifeq ($(KIND),sim)

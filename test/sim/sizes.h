@@ -35,6 +35,7 @@
 #define SLAB_BINS       4
 #define GROW_PART       2
 #define GROW_MOST       3
+#define SPARES_EACH     0
 #define GRANULE_BITS    9 /* kernel.c: PAGE */
 #define LEAF_BITS       10
 #define DEPOTS          2u
