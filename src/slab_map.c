@@ -14,6 +14,7 @@ _Atomic(struct slab *) slab_list;
 _Atomic(struct slab *) slab_root[1 << ROOT_BITS];
 
 static pthread_mutex_t growth = PTHREAD_MUTEX_INITIALIZER;
+static size_t added; /* under it: of slabs, but the first */
 static _Thread_local bool forking;
 
 void slab_map_lock(void)
@@ -80,6 +81,7 @@ static bool enter(char *memory, size_t size, bool small)
     slab->small = small;
     slab->next = load_relaxed(&slab_list);
     store_release(&slab_list, slab); /* pairs with slab_newest */
+    added += slab->next != NULL;
     return true;
 }
 
@@ -111,6 +113,11 @@ int slab_map_more(size_t slabs, size_t spare)
     if (done < slabs)
         platform_unmap(memory + done * size, (slabs - done) * size);
     return done < slabs ? -ENOMEM : 0;
+}
+
+size_t slab_count(void)
+{
+    return added;
 }
 
 int slab_prepare(void)

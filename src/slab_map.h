@@ -11,7 +11,8 @@
 
 struct slab {
     alignas(CACHE_LINE) _Atomic uint64_t state; /* see slab.h */
-    _Atomic uint32_t ready;                     /* while vacant: it has its pages; a hint */
+    _Atomic uint32_t ready; /* while vacant: it has its pages; by who brought them, and who gives
+                               them back (relaxed: a hint) */
     /* never change */
     uint32_t batches; /* that can be carved */
     hwt_timeout *blocks;
@@ -52,6 +53,8 @@ void slab_map_lock(void);
 void slab_map_unlock(void);
 /* Under the lock: so many slabs more and so many spare ones, or the first one. 0, or -ENOMEM. */
 int slab_map_more(size_t slabs, size_t spare);
+/* Under the lock: how many there are but the first. */
+size_t slab_count(void);
 
 /* In a forked child, where nobody is left who would reopen what he has claimed, ... */
 void slab_reopen_all(void);

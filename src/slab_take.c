@@ -85,42 +85,50 @@ static struct slab *choose(const struct choice *choice)
     return choice->vacant;
 }
 
-/* Where something is at home, or is left of what was begun; a spare one is to be chosen anew. */
-static struct slab_batches take_begun(struct slab *slab, struct view v, uint32_t at_once)
+/* It has begun to be carved. A spare one is to be chosen for each stretch. */
+static bool is_begun(const struct slab *slab, struct view v)
 {
-    if (is_spare(slab))
-        at_once = 0;
-    return v.first || (at_once > 0 && v.used > 0) ? slab_take_from(slab, at_once) : NO_BATCHES;
+    return v.used > 0 && !is_spare(slab);
 }
 
-static struct slab_batches take_new(struct slab *slab, uint32_t at_once)
+static struct slab_batches take_here(struct slab *slab, uint32_t at_once)
 {
-    return slab ? slab_take_from(slab, at_once) : NO_BATCHES;
+    struct slab_batches batches = slab ? slab_take_from(slab, at_once) : NO_BATCHES;
+
+    if (batches.first)
+        store_release(&current, slab); /* pairs with slab_take */
+    return batches;
 }
 
 /*
- * Those that are vacant come last: whole slabs of free blocks are what can be given back. `last`:
- * nothing more can be mapped.
+ * In those that are newer than `end` (NULL: in all). What is vacant comes last: whole slabs of free
+ * blocks are what can be given back.
  */
-static struct slab_batches search(uint32_t at_once, bool last)
+static struct slab_batches search(uint32_t at_once, const struct slab *end)
 {
     struct choice choice = {NULL, NULL, NULL};
     struct slab_batches batches = NO_BATCHES;
-    struct slab *found;
 
-    for (found = slab_newest(); found; found = found->next) {
-        struct view v = view_of(load_relaxed(&found->state));
-        if ((batches = take_begun(found, v, at_once)).first != NULL)
-            break;
-        if (has_room(found, v))
-            consider(&choice, found);
+    for (struct slab *slab = slab_newest(); slab != end; slab = slab->next) {
+        struct view v = view_of(load_relaxed(&slab->state));
+        bool room = has_room(slab, v), begun = room && is_begun(slab, v);
+        if (v.first || begun)
+            batches = take_here(slab, is_spare(slab) ? 0 : at_once);
+        if (batches.first)
+            return batches;
+        if (room && !begun)
+            consider(&choice, slab);
     }
-    if (!found)
-        batches = take_new(found = choose(&choice), at_once);
-    if (!batches.first && last)
-        batches = take_new(found = choice.spare, at_once);
-    if (batches.first)
-        store_release(&current, found); /* pairs with slab_take */
+    return take_here(choose(&choice), at_once);
+}
+
+/* Nothing more can be mapped: what is spare, too. */
+static struct slab_batches take_any(uint32_t at_once)
+{
+    struct slab_batches batches = NO_BATCHES;
+
+    for (struct slab *slab = slab_newest(); slab && !batches.first; slab = slab->next)
+        batches = take_here(slab, at_once);
     return batches;
 }
 
@@ -135,7 +143,7 @@ static size_t spares_for(size_t slabs)
  */
 static bool map_more(void)
 {
-    size_t ahead = slab_total() / SLAB_BLOCKS / GROW_PART;
+    size_t ahead = slab_count() / GROW_PART;
 
     if (ahead > GROW_MOST)
         ahead = GROW_MOST;
@@ -143,28 +151,33 @@ static bool map_more(void)
            slab_map_more(1, spares_for(1)) == 0 || slab_map_more(1, 0) == 0;
 }
 
-/* Until somebody else has not taken all of what was added. */
-static struct slab_batches grow(uint32_t at_once)
+/* Until somebody else has not taken all of what was added since; older ones were looked through. */
+static struct slab_batches grow(uint32_t at_once, const struct slab *seen)
 {
     struct slab_batches batches;
 
     slab_map_lock();
-    while ((batches = search(at_once, false)).first == NULL && map_more())
-        continue;
+    while ((batches = search(at_once, seen)).first == NULL) {
+        seen = slab_newest();
+        if (!map_more())
+            break;
+    }
     slab_map_unlock();
-    return batches.first ? batches : search(at_once, true);
+    return batches.first ? batches : take_any(at_once);
 }
 
 struct slab_batches slab_take(uint32_t at_once)
 {
-    struct slab *slab = load_acquire(&current);
+    struct slab *slab = load_acquire(&current), *newest;
     struct slab_batches batches = NO_BATCHES;
 
     if (slab && (!is_spare(slab) || is_spare_called_for()))
         batches = slab_take_from(slab, at_once);
-    if (!batches.first)
-        batches = search(at_once, false);
-    return batches.first ? batches : grow(at_once);
+    if (batches.first)
+        return batches;
+    newest = slab_newest();
+    batches = search(at_once, NULL);
+    return batches.first ? batches : grow(at_once, newest);
 }
 
 /* ---- looking ahead ---- */

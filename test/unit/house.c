@@ -292,13 +292,6 @@ static void pause_for_him(hwt_timer *timer)
     while (load_seq(&timer->asked) & ASKED_READY);
 }
 
-/* Unless he is held. */
-static void pause_for_a_while(hwt_timer *timer)
-{
-    while (!is_held && load_seq(&timer->asked) & ASKED_READY)
-        sleep_ms(1);
-}
-
 /* So many that four slabs are carved, at least; with a pause now and then. Nothing is due. */
 static void grow(hwt_timer *timer, bool pauses)
 {
@@ -358,11 +351,11 @@ Test(house, who_submits_does_not_wait_with_him)
     hwt_timer *timer = open_timer(HWT_DRIVE_WORKER, 0);
 
     hold_next = true;
-    for (size_t i = 0; !is_held; i++) {
+    while (!slab_next_is_wanted())
         schedule(timer, NULL);
-        if (i % RELEASE_SLOTS == RELEASE_SLOTS - 1)
-            pause_for_a_while(timer);
-    }
+    for (size_t i = 0; i < 2 * RELEASE_SLOTS; i++) /* in one lane or another he is asked by then */
+        schedule(timer, NULL);
+    cr_assert(wait_count(&is_held, 1));
     go_on_in_small_pages(timer);
     let_go = true;
     pause_for_him(timer);
