@@ -37,11 +37,12 @@
 #define CARVE_MOST      32    /* of which so many are carved at once for a CPU: 64 KB ... */
 #define CARVE_ALL       512   /* ... as long as it is not more for all the CPUs together, ... */
 #define CARVE_LEAST     8     /* ... but so many anyway */
+#define CARVE_SPARE     2     /* of a spare slab: a page */
 #define SLAB_BLOCKS     32768 /* but for the first slab, which is smaller */
 #define SLAB_BINS       256
 #define GROW_PART       2    /* slabs are mapped for so large a part of what there is ... */
 #define GROW_MOST       16   /* ... and not more at a time */
-#define SPARES_EACH     1    /* spare slabs for each of these, and one more */
+#define SPARES_EACH     2    /* spare slabs for each of these, and one more */
 #define GRANULE_BITS    21   /* 2 MB: a huge page, and no two slabs lie in one */
 #define LEAF_BITS       14   /* slabs' descriptors lie in leaves, mapped as they are needed */
 #define DEPOTS          128u /* at most */

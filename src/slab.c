@@ -27,12 +27,12 @@ static uint32_t number_of(const struct slab *slab, const hwt_timeout *block)
 
 /*
  * How many are carved: up to the next multiple, so that no page is shared with others. Of a spare
- * slab fewer: each page takes its time.
+ * slab a page: each takes its time.
  */
 static uint32_t carve(const struct slab *slab, uint32_t used, uint32_t at_once)
 {
-    if (is_spare(slab) && at_once > CARVE_LEAST)
-        at_once = CARVE_LEAST;
+    if (is_spare(slab))
+        at_once = CARVE_SPARE;
     return (uint32_t)min_u64(at_once - used % at_once, slab->batches - used);
 }
 

@@ -31,6 +31,7 @@
 #define CARVE_MOST      2
 #define CARVE_ALL       4
 #define CARVE_LEAST     1
+#define CARVE_SPARE     1
 #define SLAB_BLOCKS     8
 #define SLAB_BINS       4
 #define GROW_PART       2

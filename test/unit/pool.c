@@ -322,7 +322,7 @@ Test(pool, cpus_share_no_page_of_what_has_come_home)
 /* G6: no more is left to a CPU than one stretch, and that only as long as there is other memory. */
 Test(pool, what_lies_with_one_cpu_is_there_for_all)
 {
-    struct hand hand = hand_of(STRETCH * 250);
+    struct hand hand = hand_of(STRETCH * 500);
     size_t most;
 
     to_cpu(0);

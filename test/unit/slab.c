@@ -115,7 +115,7 @@ Test(slab, where_nobody_is_asked_who_carves_meets_the_pages)
     }
 }
 
-/* By few pages at a time, because each is waited for. */
+/* A page at a time, because each is waited for. */
 Test(slab, who_has_asked_takes_small_pages)
 {
     const struct slab *spare;
@@ -124,7 +124,7 @@ Test(slab, who_has_asked_takes_small_pages)
     carve_the_first_and_ask();
     spare = take(&blocks);
     cr_assert(spare->small && !is_first(spare));
-    cr_assert_eq(blocks, CARVE_LEAST * SLAB_BATCH);
+    cr_assert_eq(blocks * sizeof(hwt_timeout), 4096);
     carve_all_of(spare); /* half of it does not undo what was promised */
     cr_assert(next_slab()->small);
 }
