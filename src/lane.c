@@ -171,6 +171,7 @@ __attribute__((noinline)) lane_slot *lane_go_on_after(lane_slot *slot)
     keep_house(segment_of(slot));
     if (segment_is_crowded_so_far(slot + 1))
         ask_for_more(lanes_of(segment_of(slot)));
+    segment_enter_part(slot + 1);
     return slot + 1;
 }
 

@@ -131,11 +131,11 @@ struct segment {
     alignas(CACHE_PAIR) _Atomic uint32_t groups_used; /* groups above were never filled */
     _Atomic uint8_t fresh[(LANE_GROUPS + 7) / 8 * 8]; /* 1: may hold some that a sweep looks for */
 
-    /* written rarely, by who is `releasing`; `released` also by who retires it */
+    /* written rarely, by who is `releasing`; `released` also by who retires it, or comes there */
     alignas(CACHE_PAIR) _Atomic uint64_t carrying; /* see segment_carry */
     _Atomic uint64_t carried[2];                   /* what the slots do not count; one is valid */
     _Atomic uint32_t releasing;                    /* somebody takes counts out of slots */
-    _Atomic uint32_t released;                     /* parts whose pages went since it retired */
+    _Atomic uint32_t released;                     /* parts whose pages went: segment_enter_part */
     uint32_t part;                                 /* the next one */
 
     alignas(CACHE_PAIR) lane_slot slot[LANE_SLOTS];
@@ -244,6 +244,8 @@ static inline bool segment_doubled(uint32_t before, uint32_t groups)
 
 /* So many groups, from the first on, have been filled by now. True: it is to be told (above). */
 bool segment_raise_groups(struct segment *segment, uint32_t groups);
+/* By who comes to the first slot of a part: if its pages have gone meanwhile, they come back. */
+void segment_enter_part(lane_slot *first);
 /* How many slots are taken, of SAMPLES that are looked at. */
 unsigned segment_sample(const struct segment *segment);
 /* By who has come to this one: is it the middle, and half of them are taken? */

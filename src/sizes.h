@@ -23,7 +23,8 @@
 #define SURVEY_MOST      16u   /* segments, slabs or depots that are looked at in one call ... */
 #define ROOM_MOST        4u    /* ... but of segments, when a slot is wanted, only so many, ... */
 #define LAP_MOST         2u    /* ... and so many with each lap, until it is a stretch */
-#define MEET_GROUPS      64u   /* groups whose pages are asked for together: 32 KB */
+#define MEET_GROUPS      64u   /* groups whose pages are asked for together: 32 KB, ... */
+#define MEET_EARLY       8u    /* ... so many groups before: not with a stretch of blocks */
 #define LOOKS            3     /* sweeps that leave a timeout that is not due soon in its slot */
 #define LOOK_NS          100   /* what a slot may cost the worker: to look, and to file */
 #define AHEAD_FROM       16u   /* groups that are far: fewer are not worth a look ahead */

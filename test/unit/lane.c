@@ -669,18 +669,23 @@ Test(lane, a_keeper_is_asked)
 
 /* ---- more memory, before it is needed ---- */
 
-/* Of the segment's slots, in pages. */
-static size_t pages_of(const struct segment *segment)
+/* Of so many slots: pages that are there. */
+static size_t pages_in(const lane_slot *slot, size_t slots)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)segment->slot & ~(page - 1);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)slot & ~(page - 1);
     size_t count = 0;
 
-    for (; at < (uintptr_t)(segment->slot + LANE_SLOTS); at += page) {
+    for (; at < (uintptr_t)(slot + slots); at += page) {
         unsigned char in_core = 0;
         cr_assert_eq(mincore((void *)at, page, &in_core), 0);
         count += in_core & 1;
     }
     return count;
+}
+
+static size_t pages_of(const struct segment *segment)
+{
+    return pages_in(segment->slot, LANE_SLOTS);
 }
 
 /* Before Linux 5.14, and in some emulators, pages come one by one. */
@@ -742,7 +747,7 @@ Test(lane, what_is_ready_is_taken)
     cr_assert_not(segment_is_ready(&lanes.store));
 }
 
-/* A new one's pages come by pieces, each where its first group is come to. */
+/* A new one's pages come by pieces, each a little before its first group is come to. */
 Test(lane, pages_come_by_pieces)
 {
     struct segment *here = segment_add(&lanes.store, lane->first);
@@ -752,22 +757,22 @@ Test(lane, pages_come_by_pieces)
     cr_assert(!can_populate() || before >= piece, "the first one");
     cr_assert_leq(before, piece + 1);
     segment_raise_groups(here, 1);
-    segment_raise_groups(here, MEET_GROUPS);
+    segment_raise_groups(here, MEET_GROUPS - MEET_EARLY);
     cr_assert_eq(pages_of(here), before, "the same piece");
-    segment_raise_groups(here, MEET_GROUPS + 1);
+    segment_raise_groups(here, MEET_GROUPS - MEET_EARLY + 1);
     cr_assert(!can_populate() || pages_of(here) >= 2 * piece);
-    segment_raise_groups(here, LANE_GROUPS);
+    before = pages_of(here);
+    segment_raise_groups(here, MEET_GROUPS + 1);
+    cr_assert_eq(pages_of(here), before, "it was met");
+    segment_raise_groups(here, LANE_GROUPS - MEET_EARLY);
+    cr_assert(!can_populate() || pages_of(here) >= 3 * piece);
+    segment_raise_groups(here, LANE_GROUPS); /* there is no next one */
     cr_assert_leq(pages_of(here), 3 * piece + 1, "what was passed over is not touched");
     before = pages_of(lane->first);
     segment_raise_groups(lane->first, 1);
     cr_assert_eq(pages_of(lane->first), before, "a lane with little in it stays small");
     segment_raise_groups(lane->first, MEET_GROUPS + 1);
     cr_assert(!can_populate() || pages_of(lane->first) >= before + piece);
-    store_relaxed(&here->retired, 1);
-    store_relaxed(&here->released, 2);
-    crowd(lane->first);
-    cr_assert_eq(segment_with_room(&lanes.store, lane->first, survey()), here);
-    cr_assert(!can_populate() || pages_of(here) >= 4 * piece, "it is used again");
 }
 
 /* What is in use, or went before, lies between: its neighbours go, it stays. */
@@ -833,6 +838,34 @@ Test(lane, used_again_while_its_pages_go)
     }
     store_release(&survey()->leaving, leaving);
     cr_assert(segment_give_back(survey(), SEGMENT_PARTS));
+}
+
+/* Its pages come back a part at a time, as it is come to: all of them would take one call long. */
+Test(lane, used_again_part_by_part)
+{
+    size_t part = PART_SIZE / (size_t)sysconf(_SC_PAGESIZE);
+    struct segment *leaving;
+
+    make_ring();
+    leaving = next_of(lane->first);
+    empty(leaving);
+    store_relaxed(&leaving->retired, 1);
+    store_release(&survey()->leaving, leaving);
+    while (segment_give_back(survey(), SEGMENT_PARTS))
+        continue;
+    cr_assert_eq(leaving->released, (1u << SEGMENT_PARTS) - 1);
+    use_the_next_again();
+    for (unsigned i = 1; i < SEGMENT_PARTS; i++) {
+        lane_slot *next = &leaving->slot[(size_t)i * RELEASE_SLOTS];
+        cr_assert_eq(leaving->released, (1u << SEGMENT_PARTS) - (1u << i), "and no more");
+        cr_assert(!can_populate() || pages_in(next - RELEASE_SLOTS, RELEASE_SLOTS) == part);
+        cr_assert_lt(pages_in(next, RELEASE_SLOTS), part, "a sample, at most");
+        cr_assert_eq(lane_go_on_after(next - 1), next);
+    }
+    cr_assert_eq(leaving->released, 0);
+    platform_release_pages(leaving->slot, sizeof leaving->slot);
+    lane_go_on_after(&leaving->slot[RELEASE_SLOTS - 1]);
+    cr_assert_lt(pages_in(&leaving->slot[RELEASE_SLOTS], RELEASE_SLOTS), part, "once");
 }
 
 /* It was the last one in use that was seen in a stretch, and has retired and gone since. */
