@@ -751,7 +751,8 @@ Test(lane, what_is_ready_is_taken)
 Test(lane, pages_come_by_pieces)
 {
     struct segment *here = segment_add(&lanes.store, lane->first);
-    size_t piece = MEET_GROUPS * GROUP_SLOTS * sizeof(lane_slot) / 4096, before;
+    size_t piece = MEET_GROUPS * GROUP_SLOTS * sizeof(lane_slot) / 4096, before, beyond;
+    const lane_slot *end = here->slot + LANE_SLOTS; /* there the next region begins */
 
     before = pages_of(here);
     cr_assert(!can_populate() || before >= piece, "the first one");
@@ -766,7 +767,9 @@ Test(lane, pages_come_by_pieces)
     cr_assert_eq(pages_of(here), before, "it was met");
     segment_raise_groups(here, LANE_GROUPS - MEET_EARLY);
     cr_assert(!can_populate() || pages_of(here) >= 3 * piece);
-    segment_raise_groups(here, LANE_GROUPS); /* there is no next one */
+    beyond = pages_in(end, MEET_GROUPS * GROUP_SLOTS);
+    segment_raise_groups(here, LANE_GROUPS);
+    cr_assert_eq(pages_in(end, MEET_GROUPS * GROUP_SLOTS), beyond, "there is no next one");
     cr_assert_leq(pages_of(here), 3 * piece + 1, "what was passed over is not touched");
     before = pages_of(lane->first);
     segment_raise_groups(lane->first, 1);
