@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#define FEW         24  /* are sorted by counting, for each, how many come before it ... */
-#define FEWER       12  /* ... and these as they come: it takes no longer */
-#define BINS        256 /* of that distribution */
+#define FEW         24   /* are sorted by counting, for each, how many come before it ... */
+#define FEWER       12   /* ... and these as they come: it takes no longer */
+#define BINS        2048 /* of that distribution, twice as many as there are of them */
 #define FEW_IN_BIN  8
 #define DESCENTS_IN 16 /* at most one in so many, and they are entered as they come */
 
@@ -44,15 +44,15 @@ void entries_sort(struct entry *entry, unsigned count, struct entry *spare)
 }
 
 /*
- * By their keys, which are mostly below `range`, into bins, about as many as there are of them.
- * Read backwards, equal ones are mostly in order already.
+ * By their keys, which are mostly below `range`, into bins: so many that few share one, since of
+ * these it is not foreseen which comes first. Read backwards, equal ones are mostly in order.
  */
 static void distribute(const uint64_t *packed, unsigned count, uint64_t from, uint64_t range,
                        uint64_t *sorted)
 {
     unsigned shift = 0, bins, sum = 0, next[BINS];
 
-    while (range >> shift >= BINS || range >> shift > count)
+    while (range >> shift >= BINS || range >> shift > 2 * count)
         shift++;
     bins = (unsigned)(range >> shift) + 1;
     memset(next, 0, bins * sizeof *next);
