@@ -32,81 +32,6 @@ void agenda_destroy(struct agenda *agenda)
     platform_unmap(agenda->more, sizeof *agenda->more);
 }
 
-/* ---- the front ---- */
-
-static unsigned front_length(const struct agenda *agenda)
-{
-    return agenda->hi - agenda->lo;
-}
-
-/* Its upper half goes back into the parts. */
-static void evict(struct agenda *agenda)
-{
-    const struct entry *front = agenda->front;
-    unsigned from = agenda->lo + front_length(agenda) / 2;
-    agenda_rank rank = rank_of_entry(agenda, &front[from]);
-
-    parts_admit(agenda, rank);
-    agenda->bound = rank;
-    for (unsigned i = from; i < agenda->hi; i++)
-        parts_place(agenda, front[i].timeout, rank_of_entry(agenda, &front[i]));
-    agenda->hi = from;
-}
-
-static void make_room(struct agenda *agenda)
-{
-    struct entry *front = agenda->front;
-    unsigned length = front_length(agenda);
-
-    if (agenda->lo > 0) {
-        memmove(front, front + agenda->lo, length * sizeof *front);
-        agenda->lo = 0;
-        agenda->hi = length;
-    } else {
-        evict(agenda);
-    }
-}
-
-static void insert_into_front(struct agenda *agenda, const struct entry *entry)
-{
-    struct entry *front = agenda->front;
-    unsigned low = agenda->lo, high = agenda->hi;
-
-    while (low < high) {
-        unsigned middle = low + (high - low) / 2;
-        if (entry_before(entry, &front[middle]))
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    if (low == agenda->lo && agenda->lo > 0) {
-        front[--agenda->lo] = *entry;
-        return;
-    }
-    memmove(front + low + 1, front + low, (agenda->hi - low) * sizeof *front);
-    front[low] = *entry;
-    agenda->hi++;
-}
-
-static void add_rank(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank)
-{
-    struct entry entry = {rank_deadline(agenda, rank), timeout->stamp, timeout};
-
-    if (rank < agenda->bound && agenda->hi == AGENDA_FRONT)
-        make_room(agenda);
-    if (rank < agenda->bound)
-        insert_into_front(agenda, &entry);
-    else
-        parts_place(agenda, timeout, rank);
-}
-
-void agenda_add(struct agenda *agenda, hwt_timeout *timeout, uint64_t deadline)
-{
-    timeout_set_where(timeout, NULL, PLACE_AGENDA);
-    agenda->count++;
-    add_rank(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
-}
-
 /* ---- from the parts to the front ---- */
 
 /* Those from this rank on were moved later: back into the parts. The front is sorted. */
@@ -120,13 +45,23 @@ static void send_back_moved(struct agenda *agenda, agenda_rank end)
     }
 }
 
-/* Of packed[0]. Their deadlines are mostly within `range` of `base`. */
-static void sort_into_front(struct agenda *agenda, unsigned count, uint64_t base, uint64_t range)
+uint64_t *agenda_sort_from(const struct agenda *agenda)
+{
+    return agenda->more->packed[0];
+}
+
+void agenda_sort(struct agenda *agenda, unsigned count, uint64_t from, uint64_t range,
+                 struct entry *entry)
 {
     struct agenda_memory *more = agenda->more;
 
-    entries_sort_packed(more->packed[0], count, base >> agenda->quantum, range >> agenda->quantum,
-                        agenda->front, more->spare, more->packed[1]);
+    entries_sort_packed(more->packed[0], count, from, range, entry, more->spare, more->packed[1]);
+}
+
+/* Of packed[0]. Their deadlines are mostly within `range` of `base`. */
+static void sort_into_front(struct agenda *agenda, unsigned count, uint64_t base, uint64_t range)
+{
+    agenda_sort(agenda, count, base >> agenda->quantum, range >> agenda->quantum, agenda->front);
     agenda->lo = 0;
     agenda->hi = count;
 }
@@ -161,7 +96,7 @@ static void fill_front(struct agenda *agenda, unsigned level, unsigned part)
 static void spread_touched(struct agenda *agenda, hwt_timeout *timeout)
 {
     struct entry entry = entry_of(timeout);
-    add_rank(agenda, timeout, rank_of_entry(agenda, &entry));
+    front_add(agenda, timeout, rank_of_entry(agenda, &entry));
 }
 
 /* By its key, if that tells the digit in which it differs from `last`. */
@@ -440,7 +375,7 @@ const struct entry *agenda_find_first(struct agenda *agenda)
             agenda_drop(agenda, timeout);
         } else if (unlikely(deadline > first->deadline)) { /* moved later meanwhile */
             agenda->lo++;
-            add_rank(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
+            front_add(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
         } else {
             return first;
         }

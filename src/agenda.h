@@ -91,6 +91,18 @@ void agenda_add(struct agenda *agenda, hwt_timeout *timeout, uint64_t deadline);
  */
 void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t base);
 /*
+ * Sorted ones, which are in nothing else; no more than the front has room for. They are not
+ * touched unless something else is here.
+ */
+void agenda_add_sorted(struct agenda *agenda, const struct entry *entry, unsigned count);
+/*
+ * For what is sorted before it comes here: room for as many packed timeouts as the front has, and
+ * these sorted, as entries_sort_packed does.
+ */
+uint64_t *agenda_sort_from(const struct agenda *agenda);
+void agenda_sort(struct agenda *agenda, unsigned count, uint64_t from, uint64_t range,
+                 struct entry *entry);
+/*
  * The first, by the deadline that it has now; NULL: empty. Drops what is noticed on the way. It
  * stays valid until the next call of anything here.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Inside the agenda: ranks, and the parts of its radix heap. For agenda.c and agenda_over.c alone.
+ * Inside the agenda: ranks, its front, and the parts of its radix heap. For its files alone.
  */
 #ifndef HWT_AGENDA_PARTS_H
 #define HWT_AGENDA_PARTS_H
@@ -81,6 +81,16 @@ static inline uint64_t deadline_of_key(const struct agenda *agenda, uint64_t pac
 
     return (from + packed_key_from(packed, from)) << agenda->quantum;
 }
+
+/* ---- the front (agenda_front.c) ---- */
+
+static inline unsigned front_length(const struct agenda *agenda)
+{
+    return agenda->hi - agenda->lo;
+}
+
+/* There, or into a part if there are lower ones in it. */
+void front_add(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank);
 
 /* ---- parts: level by level, each the value of a digit ---- */
 

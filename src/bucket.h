@@ -21,8 +21,9 @@
  *   S4 A timeout that is alone (timeout_is_alone) when it is filed is marked in its slot. It gets a
  *      handle in its own task, when it is in no slot, or from a visitor, who is shown it out of its
  *      slot: then it comes back without the mark. So nobody but the worker empties a slot with a
- *      mark, and he needs no read-modify-write for it, nor for a look. With an executor a task runs
- *      while its timeout lies in a bucket: there is no mark in that one.
+ *      mark, and he needs no read-modify-write for it, nor for a look; and on a rung of the ladder
+ *      its `where` may be stale (ladder.h). With an executor a task runs while its timeout lies in
+ *      a bucket: there is no mark in that one.
  *
  * So a slot may become a hole at any moment, and what the worker counts are upper bounds: filled,
  * and not emptied by him. (In a chunk whose timeouts all have the mark, one that is not `shared`,
@@ -293,6 +294,25 @@ static inline _Atomic uint64_t *bucket_put(struct bucket *bucket, struct chunk_s
 
     return likely(slot != NULL) ? slot : bucket_put_further(bucket, store, packed);
 }
+/*
+ * The same for what is alone (S4), untouched: its place gets stale, and the chunk's stamps may be
+ * any. False: no memory for a chunk, nothing happened.
+ */
+HOT bool bucket_put_untouched(struct bucket *bucket, struct chunk_store *store, uint64_t packed)
+{
+    struct ring *last = ring_prev(&bucket->ring);
+    uint64_t fill = likely(last != NULL) ? load_relaxed(&last->fill) : 0;
+    struct chunk *chunk;
+
+    if (unlikely(fill_used(fill) >= fill_room(fill)))
+        return bucket_put_further(bucket, store, packed) != NULL;
+    chunk = chunk_of(last);
+    store_relaxed(&last->fill, fill + RING_ONE_MORE);
+    bucket_count_in(bucket);
+    store_relaxed(&chunk->bound, ~UINT64_C(0)); /* any stamp */
+    store_release(&chunk->slot[fill_used(fill)], packed);
+    return true;
+}
 /* The same, and lowers the bucket's bound. */
 _Atomic uint64_t *bucket_insert_further(struct bucket *bucket, struct chunk_store *store,
                                         uint64_t packed, uint64_t deadline);
@@ -370,6 +390,8 @@ void bucket_sort_chunks(struct bucket *bucket);
 
 /* ---- looking (bucket_look.c) ---- */
 
+/* Is there a chunk of which others may empty a slot? */
+bool bucket_is_shared(const struct bucket *bucket);
 /* Looks as far as the first that it holds; chunks of holes that are in the way are freed. */
 bool bucket_has_any(struct bucket *bucket, struct chunk_store *store);
 

@@ -25,6 +25,15 @@ bool bucket_has_any(struct bucket *bucket, struct chunk_store *store)
     return false;
 }
 
+bool bucket_is_shared(const struct bucket *bucket)
+{
+    const struct chunk *chunk = bucket_first_chunk(bucket);
+
+    while (chunk && !ring_is_shared(&chunk->ring))
+        chunk = bucket_next_chunk(bucket, chunk);
+    return chunk != NULL;
+}
+
 /* How many it went through. */
 HOT unsigned prefetch_slots(const _Atomic uint64_t *slot, unsigned count, unsigned most)
 {

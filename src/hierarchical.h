@@ -11,15 +11,20 @@
  * tick has to bring a whole slot down at once (the cascade burst). Invariant: at every level above
  * 0 the slot that the current tick is in is empty.
  *
+ * What is alone does not come down from the second level to the lowest: it goes by the ladder
+ * (ladder.h), unless the slot holds so much that the ticks are crowded. A slot that fits into the
+ * ladder's bottom as a whole stays as it is until it is entered.
+ *
  * Each level knows which of its slots are occupied (level.h), each bucket a lower bound of its
  * deadlines: the next deadline is a few bit scans away, and idle ticks cost nothing.
  *
- * wheel_hierarchical.c files, brings down and hands out; what is only looked for, because it comes
- * next, is hierarchical_ahead.c's. Of nobody else.
+ * wheel_hierarchical.c files, brings down and hands out; hierarchical_ladder.c sees to the ladder;
+ * what is only looked for, because it comes next, is hierarchical_ahead.c's. Of nobody else.
  */
 #ifndef HWT_HIERARCHICAL_H
 #define HWT_HIERARCHICAL_H
 
+#include "ladder.h"
 #include "level.h"
 #include "wheel.h"
 
@@ -30,7 +35,9 @@ enum { FETCH_ARGUMENTS = 2, FETCH_TIMEOUTS = 4, FETCH_CHUNK = 5, FETCH_TICKS };
 
 struct hierarchical {
     struct wheel wheel;
-    uint64_t coming;               /* no slot above level 0 can come down before this tick */
+    uint64_t coming;               /* no slot above level 0 can come down before this tick, ... */
+    uint64_t calm_until;           /* ... and none of those that can does so before this one */
+    struct ladder ladder;          /* of the second level's current slot, and the next one */
     uint64_t fetched[FETCH_TICKS]; /* those that come next, as it was seen then */
     unsigned levels;
     char *memory; /* of all levels; mapped */
@@ -65,6 +72,66 @@ static inline uint64_t coming_tick(const struct level *level, uint64_t slot)
 {
     return level_first_tick(level, slot - 1);
 }
+
+/* ---- coming down (wheel_hierarchical.c) ---- */
+
+/* Files each by the deadline that it has now. Their lines are on their way. */
+void hierarchical_file_lower(struct hierarchical *w, const uint64_t *packed, unsigned count);
+/* So many of a slot at most, from the end on. */
+void hierarchical_come_down(struct hierarchical *w, struct level *level, uint64_t slot,
+                            size_t most);
+
+/* ---- the ladder (hierarchical_ladder.c) ---- */
+
+/* That of the slot which the current tick is in; of the next one. */
+static inline struct rung *current_rung(struct hierarchical *w)
+{
+    return ladder_rung(&w->ladder, current_slot(w, &w->level[1]));
+}
+
+static inline struct rung *next_rung(struct hierarchical *w)
+{
+    return ladder_rung(&w->ladder, current_slot(w, &w->level[1]) + 1);
+}
+
+/* No deadline on the ladder is below; UINT64_MAX: it is empty. */
+static inline uint64_t hierarchical_ladder_bound(struct hierarchical *w)
+{
+    if (ladder_has_bottom(&w->ladder))
+        return ladder_first(&w->ladder);
+    return min_u64(ladder_bound(&w->ladder, current_rung(w)),
+                   ladder_bound(&w->ladder, next_rung(w)));
+}
+
+/* The tick at which it has something to do; UINT64_MAX: in this window it has not. */
+static inline uint64_t hierarchical_ladder_tick(struct hierarchical *w)
+{
+    uint64_t bound = ladder_has_bottom(&w->ladder) ? ladder_first(&w->ladder)
+                                                   : ladder_bound(&w->ladder, current_rung(w));
+
+    return bound == UINT64_MAX ? bound : max_u64(wheel_tick_of(&w->wheel, bound), w->wheel.current);
+}
+
+/*
+ * Does a slot go to the bottom as a whole, as it is entered? Not if part of it has gone another
+ * way, nor if much of it would have to be filed then.
+ */
+bool hierarchical_waits(struct hierarchical *w, const struct level *level, uint64_t slot);
+void hierarchical_sort_slot(struct hierarchical *w, uint64_t slot);
+/* What comes down from a slot of the second level: over its rung, if it is alone. */
+void hierarchical_spread(struct hierarchical *w, uint64_t slot, const uint64_t *packed,
+                         unsigned count);
+/* A rung's next part to the bottom; false: it does not fit, and went to the lowest level. */
+bool hierarchical_open_part(struct hierarchical *w, struct rung *rung);
+/* All up to the end of a tick, which is covered, into the agenda. */
+void hierarchical_expire_ladder(struct hierarchical *w, uint64_t tick);
+/*
+ * What may be below `best` is in the bottom from here on, or at least what comes first. *moved:
+ * some were filed anew for that, in the lowest level.
+ */
+void hierarchical_look_to_ladder(struct hierarchical *w, uint64_t best, bool *moved);
+/* All on it goes back into the lowest level, where it may be shown. */
+void hierarchical_leave_ladder(struct hierarchical *w);
 
 /* ---- what comes next (hierarchical_ahead.c) ---- */
 

@@ -51,7 +51,8 @@ uint64_t hierarchical_prepare_at(struct wheel *wheel)
 
 uint64_t hierarchical_earliest_tick(struct hierarchical *w)
 {
-    uint64_t tick = UINT64_MAX, slot;
+    uint64_t ladder = hierarchical_ladder_bound(w), slot;
+    uint64_t tick = ladder == UINT64_MAX ? ladder : wheel_tick_of(&w->wheel, ladder);
 
     for (struct level *level = w->level; level < levels_end(w); level++) {
         if ((slot = first_occupied(w, level)) != UINT64_MAX)
@@ -102,7 +103,7 @@ HOT uint64_t level_earliest(struct hierarchical *w, struct level *level, uint64_
         }
         if (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO)
             return bound;
-        found = wheel_bucket_scan(&w->wheel, bucket);
+        found = wheel_bucket_scan(&w->wheel, bucket, level == w->level ? 0 : UINT64_MAX);
         if (!found.slot)
             continue; /* they have just been withdrawn */
         /* who still has the bound's deadline lies where that is due */
@@ -135,7 +136,13 @@ uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who)
         moved = false;
         if (who)
             *who = (struct sighting){NULL, 0, UINT64_MAX};
-        best = level_earliest(w, w->level, UINT64_MAX, who, &moved);
+        best = level_earliest(w, w->level, ladder_first(&w->ladder), who, &moved);
+        hierarchical_look_to_ladder(w, best, &moved);
+        if (ladder_has_bottom(&w->ladder) && ladder_first(&w->ladder) <= best) {
+            best = ladder_first(&w->ladder);
+            if (who)
+                *who = ladder_sight(&w->ladder);
+        }
         if (begin_above(w) < best)
             best = earliest_above(w, best, who, &moved);
     } while (moved);
@@ -164,7 +171,8 @@ void hierarchical_fetch(struct hierarchical *w)
     const struct level *lowest = &w->level[0];
     uint64_t *tick = w->fetched, current = w->wheel.current;
 
-    if (tick[0] >= current) /* none has expired since */
+    ladder_fetch(&w->ladder);
+    if (lowest->first == UINT64_MAX || tick[0] >= current) /* none has expired since */
         return;
     if (unlikely(tick[1] < current)) { /* more than one has */
         tick[1] = next_tick(lowest, current);

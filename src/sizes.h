@@ -67,6 +67,7 @@
 #define HAND         64 /* tasks, until others are taken in */
 #define WAKES_SAVED  32 /* wake-ups that may come in a row before they are many */
 #define AGENDA_FRONT 1024
+#define LADDER_DIGIT 7  /* bits: a slot of the second level is spread over so many parts */
 #define LOT_FIRST    16 /* large chunks that a wheel asks malloc for the first time */
 #define TURNSTILES   64 /* words that those sleep on who wait for the end of a run */
 

@@ -129,7 +129,7 @@ HOT void insert(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout
         agenda_add(&wheel->agenda, timeout, deadline);
         return;
     }
-    packed = wheel_pack(wheel, timeout, deadline);
+    packed = packed_filed(timeout, wheel_key(wheel, deadline, tick));
     if (likely(wheel->ops->fills_chunks))
         slot = bucket_insert_last(bucket, packed, deadline);
     if (unlikely(!slot))
@@ -165,8 +165,9 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
             uint64_t deadline = timeout_deadline(timeout);
             if (!due || deadline > limit)
                 wheel_insert(wheel, timeout, deadline);
-            else if (unlikely(!bucket_insert(due, &wheel->store,
-                                             wheel_pack(wheel, timeout, deadline), deadline)))
+            else if (unlikely(!bucket_insert(
+                         due, &wheel->store,
+                         packed_filed(timeout, agenda_key(&wheel->agenda, deadline)), deadline)))
                 agenda_add(&wheel->agenda, timeout, deadline);
         }
     }
@@ -223,9 +224,7 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
 /* So does what is due at the tick that is on. */
 static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
 {
-    const struct bucket *bucket = wheel->ops->next_bucket(wheel);
-    bool wanted = !bucket_is_empty(bucket) && bucket->earliest <= now &&
-                  (exact || bucket_at_most(bucket) <= SPARSE);
+    bool wanted = wheel->ops->has_current(wheel, now, exact ? UINT32_MAX : SPARSE);
 
     if (unlikely(wheel->pen != NULL))
         wanted = wanted || (exact && pen_earliest(wheel) <= now);

@@ -38,8 +38,8 @@ struct wheel_ops {
      * after it. False: there is none, and `current` is the tick after `limit`.
      */
     bool (*expire)(struct wheel *wheel, uint64_t limit);
-    /* The bucket of what comes next, if that may be due at the current tick. */
-    const struct bucket *(*next_bucket)(struct wheel *wheel);
+    /* Is something due at the current tick, and has a slot that no more than `most` share? */
+    bool (*has_current)(struct wheel *wheel, uint64_t now, uint32_t most);
     /* Hands all that is due at the current tick to wheel_cover, and stays there. */
     void (*take_current)(struct wheel *wheel);
     /*
@@ -63,6 +63,10 @@ struct wheel {
     const struct wheel_ops *ops;
     uint64_t tick_ns;
     uint64_t reciprocal; /* 2^64 / tick_ns, rounded down */
+
+    /* a slot's key lacks the agenda's quantum of bits, or this from one tick on: */
+    unsigned far_quantum; /* never changes */
+    uint64_t far_from;    /* UINT64_MAX: none does */
 
     uint64_t current; /* ticks below have been expired */
     uint64_t covered; /* W1 */
@@ -241,14 +245,17 @@ HOT void wheel_gather(const struct wheel *wheel, struct wheel_batch *batch, hwt_
 
 /* ---- for the kinds ---- */
 
-HOT uint64_t wheel_pack(const struct wheel *wheel, const hwt_timeout *timeout, uint64_t deadline)
+/* What a slot keeps of a deadline that is filed for that tick. */
+HOT uint64_t wheel_key(const struct wheel *wheel, uint64_t deadline, uint64_t tick)
 {
-    return packed_filed(timeout, agenda_key(&wheel->agenda, deadline));
+    return deadline >> (tick < wheel->far_from ? wheel->agenda.quantum : wheel->far_quantum);
 }
 
-static inline struct sighting wheel_bucket_scan(const struct wheel *wheel, struct bucket *bucket)
+/* `tick`: one of the bucket's. */
+static inline struct sighting wheel_bucket_scan(const struct wheel *wheel, struct bucket *bucket,
+                                                uint64_t tick)
 {
-    return bucket_scan(bucket, agenda_key(&wheel->agenda, bucket->earliest));
+    return bucket_scan(bucket, wheel_key(wheel, bucket->earliest, tick));
 }
 
 /*

@@ -150,7 +150,7 @@ static uint64_t earliest(struct wheel *wheel, struct sighting *who)
         }
         if (!who && bucket_at_most(bucket) > WHEEL_SCAN_UP_TO)
             return bound;
-        found = wheel_bucket_scan(wheel, bucket);
+        found = wheel_bucket_scan(wheel, bucket, 0);
         if (found.deadline == bound) {
             if (who)
                 *who = found;
@@ -167,12 +167,14 @@ static uint64_t earliest(struct wheel *wheel, struct sighting *who)
  * while its bound is that of one that was moved or removed: behind it may be one that is due, and
  * sparse.
  */
-static const struct bucket *next_bucket(struct wheel *wheel)
+static bool has_current(struct wheel *wheel, uint64_t now, uint32_t most)
 {
     struct hashed *w = hashed(wheel);
+    const struct bucket *bucket;
 
     earliest(wheel, NULL);
-    return &w->slot[tree_winner(w)];
+    bucket = &w->slot[tree_winner(w)];
+    return !bucket_is_empty(bucket) && bucket->earliest <= now && bucket_at_most(bucket) <= most;
 }
 
 static void take_current(struct wheel *wheel)
@@ -257,6 +259,7 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
     (void)current;
     if (!w)
         return NULL;
+    w->wheel.far_from = UINT64_MAX;
     w->size = buckets + 3 * (size_t)slots * sizeof(uint64_t);
     w->slot = platform_map(w->size, CACHE_LINE); /* untouched, where nothing is ever filed */
     if (!w->slot) {
@@ -276,7 +279,7 @@ HIDDEN const struct wheel_ops wheel_hashed = {
     .insert = insert,
     .bucket_of = bucket_of,
     .expire = expire,
-    .next_bucket = next_bucket,
+    .has_current = has_current,
     .take_current = take_current,
     .earliest = earliest,
     .sharing = sharing,

@@ -37,6 +37,7 @@ static void set_ends(struct hierarchical *w, uint64_t current)
     for (level = w->level; level + 1 < levels_end(w); level++)
         level->end = level_first_tick(level + 1, level_slot_of(level + 1, current) + 2);
     level->end = UINT64_MAX;
+    w->wheel.far_from = w->level[0].end;
 }
 
 HOT struct bucket *place_of(const struct hierarchical *w, uint64_t tick)
@@ -84,7 +85,7 @@ static _Atomic uint64_t *insert(struct wheel *wheel, uint64_t packed, uint64_t d
 
 /* ---- coming down ---- */
 
-static void file_lower(struct hierarchical *w, const uint64_t *packed, unsigned count)
+void hierarchical_file_lower(struct hierarchical *w, const uint64_t *packed, unsigned count)
 {
     struct wheel_batch batch;
 
@@ -98,9 +99,10 @@ static void file_lower(struct hierarchical *w, const uint64_t *packed, unsigned 
     wheel_insert_batch(&w->wheel, &batch);
 }
 
-static void come_down(struct hierarchical *w, struct level *level, uint64_t slot, size_t most)
+void hierarchical_come_down(struct hierarchical *w, struct level *level, uint64_t slot, size_t most)
 {
     struct bucket *bucket = level_bucket(level, slot);
+    bool by_ladder = level == &w->level[1] && bucket_at_most(bucket) <= w->ladder.most;
     uint64_t batch[BUCKET_BATCH];
 
     while (most > 0) {
@@ -110,9 +112,13 @@ static void come_down(struct hierarchical *w, struct level *level, uint64_t slot
             level_mark_empty(level, slot);
             return;
         }
-        packed_prefetch(batch, count);
-        bucket_prefetch_timeouts(bucket); /* for the next time */
-        file_lower(w, batch, count);
+        if (likely(by_ladder)) {
+            hierarchical_spread(w, slot, batch, count);
+        } else {
+            packed_prefetch(batch, count);
+            bucket_prefetch_timeouts(bucket); /* for the next time */
+            hierarchical_file_lower(w, batch, count);
+        }
         most -= count;
     }
     if (bucket_is_empty(bucket))
@@ -122,10 +128,15 @@ static void come_down(struct hierarchical *w, struct level *level, uint64_t slot
 static __attribute__((noinline)) void enter_window(struct hierarchical *w, uint64_t tick)
 {
     set_ends(w, tick);
+    w->calm_until = 0;
     for (struct level *level = levels_end(w); --level > w->level;) {
         uint64_t slot = current_slot(w, level);
-        if (level_is_marked(level, slot))
-            come_down(w, level, slot, SIZE_MAX);
+        if (!level_is_marked(level, slot))
+            continue;
+        if (hierarchical_waits(w, level, slot))
+            hierarchical_sort_slot(w, slot);
+        else
+            hierarchical_come_down(w, level, slot, SIZE_MAX);
     }
 }
 
@@ -160,19 +171,28 @@ static __attribute__((noinline)) bool is_still_coming(struct hierarchical *w)
 
 static bool is_any_coming(struct hierarchical *w)
 {
-    return w->wheel.current >= w->coming && is_still_coming(w);
+    return w->wheel.current >= w->coming && w->wheel.current >= w->calm_until && is_still_coming(w);
 }
 
-/* After a tick: a share of each level's next slot, so that it is empty when it is entered. */
+/*
+ * After a tick: a share of each level's next slot, so that it is empty when it is entered. Nothing
+ * is filed there any more, so what does not come down now does not do so in this window.
+ */
 static __attribute__((noinline)) void trickle(struct hierarchical *w)
 {
+    uint64_t share;
+    bool any = false;
+
     for (struct level *level = &w->level[1]; level < levels_end(w); level++) {
         uint64_t slot = current_slot(w, level) + 1;
-        if (level_is_marked(level, slot))
-            come_down(w, level, slot,
-                      (size_t)(bucket_at_most(level_bucket(level, slot)) / ticks_left(w, level)) +
-                          TRICKLE_LEAST);
+        if (!level_is_marked(level, slot) || hierarchical_waits(w, level, slot))
+            continue;
+        share = bucket_at_most(level_bucket(level, slot)) / ticks_left(w, level);
+        hierarchical_come_down(w, level, slot, (size_t)share + TRICKLE_LEAST);
+        any = true;
     }
+    if (!any)
+        w->calm_until = w->wheel.current + ticks_left(w, &w->level[1]);
 }
 
 static __attribute__((noinline)) void bring_down_ahead(struct hierarchical *w)
@@ -181,7 +201,7 @@ static __attribute__((noinline)) void bring_down_ahead(struct hierarchical *w)
         uint64_t slot = current_slot(w, level) + 1;
         if (level_is_marked(level, slot) &&
             hierarchical_prepare_tick(level, slot) <= w->wheel.current)
-            come_down(w, level, slot, PREPARE_STEP);
+            hierarchical_come_down(w, level, slot, PREPARE_STEP);
     }
 }
 
@@ -196,16 +216,26 @@ static void prepare(struct wheel *wheel)
 
 static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
 {
-    return bucket_at_most(
-        bucket_of(wheel, max_u64(wheel_tick_of(wheel, deadline), wheel->current)));
+    const struct hierarchical *w = container_of(wheel, const struct hierarchical, wheel);
+    uint64_t tick = max_u64(wheel_tick_of(wheel, deadline), wheel->current);
+
+    return (uint32_t)min_u64(
+        UINT32_MAX, (uint64_t)bucket_at_most(bucket_of(wheel, tick)) +
+                        ladder_count(&w->ladder, wheel_tick_time(wheel, tick), AGENDA_FRONT));
 }
 
 /* ---- expiry ---- */
 
 static void take_tick(struct hierarchical *w, uint64_t tick)
 {
-    level_mark_empty(&w->level[0], tick);
-    wheel_cover(&w->wheel, tick, level_bucket(&w->level[0], tick));
+    struct bucket *bucket = NULL;
+
+    if (level_is_marked(&w->level[0], tick)) {
+        level_mark_empty(&w->level[0], tick);
+        bucket = level_bucket(&w->level[0], tick);
+    }
+    wheel_cover(&w->wheel, tick, bucket);
+    hierarchical_expire_ladder(w, tick);
 }
 
 static bool expire(struct wheel *wheel, uint64_t limit)
@@ -216,8 +246,13 @@ static bool expire(struct wheel *wheel, uint64_t limit)
     while (wheel->current <= limit) {
         uint64_t window_end = level_first_tick(above, current_slot(w, above) + 1) - 1;
         uint64_t end = min_u64(limit, window_end);
-        uint64_t tick = first_occupied(w, &w->level[0]), next = end + 1;
+        uint64_t ladder = hierarchical_ladder_tick(w), next = end + 1;
+        uint64_t tick = min_u64(first_occupied(w, &w->level[0]), ladder);
 
+        if (unlikely(ladder <= min_u64(tick, end) && !ladder_has_bottom(&w->ladder))) {
+            hierarchical_open_part(w, current_rung(w)); /* what is in it may be due later */
+            continue;
+        }
         if (tick <= end) {
             take_tick(w, tick);
             advance_to(w, tick + 1); /* only now: its bucket may be filled anew */
@@ -232,9 +267,22 @@ static bool expire(struct wheel *wheel, uint64_t limit)
     return false;
 }
 
-static const struct bucket *next_bucket(struct wheel *wheel)
+static bool has_current(struct wheel *wheel, uint64_t now, uint32_t most)
 {
-    return level_bucket(&hierarchical(wheel)->level[0], wheel->current);
+    struct hierarchical *w = hierarchical(wheel);
+    uint64_t end = wheel_tick_time(wheel, wheel->current), earliest = UINT64_MAX, sharing = 0;
+    bool moved;
+
+    hierarchical_look_to_ladder(w, end + 1, &moved); /* it may file some here, so it comes first */
+    if (level_is_marked(&w->level[0], wheel->current)) {
+        const struct bucket *bucket = level_bucket(&w->level[0], wheel->current);
+        sharing = bucket_at_most(bucket);
+        if (sharing > 0)
+            earliest = bucket->earliest;
+    }
+    sharing += ladder_count(&w->ladder, end, AGENDA_FRONT);
+    earliest = min_u64(earliest, ladder_first(&w->ladder));
+    return earliest <= now && sharing <= most;
 }
 
 static void take_current(struct wheel *wheel)
@@ -256,13 +304,14 @@ static hwt_timeout *pop(struct wheel *wheel)
                 return timeout;
         }
     }
-    return NULL;
+    return ladder_pop(&w->ladder);
 }
 
 static void show_all(struct wheel *wheel, bucket_see *see, void *context)
 {
     struct hierarchical *w = hierarchical(wheel);
 
+    hierarchical_leave_ladder(w);
     for (struct level *level = w->level; level < levels_end(w); level++) {
         for (size_t i = 0; i <= level->mask; i++)
             bucket_visit(&level->slot[i], see, context, &wheel->shown);
@@ -286,7 +335,7 @@ static size_t check(struct wheel *wheel)
             total += count;
         }
     }
-    return total;
+    return total + ladder_check(&w->ladder);
 }
 
 static void destroy(struct wheel *wheel)
@@ -307,6 +356,12 @@ static unsigned wide_bits(unsigned bits)
     return bits >= WIDE_BITS ? bits : (unsigned)min_u64(bits + WIDER_BITS, WIDE_BITS);
 }
 
+/* Of so many ticks, or all the time that there is. */
+static uint64_t slot_ns(uint64_t tick_ns, unsigned shift)
+{
+    return tick_ns <= DEADLINE_NEVER >> shift ? tick_ns << shift : DEADLINE_NEVER;
+}
+
 static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
 {
     unsigned bits = slots > 1 ? bits_of(slots) - 1 : 1, wide = wide_bits(bits);
@@ -319,7 +374,7 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
 
     if (!w)
         return NULL;
-    w->size = WIDE * level_size(wide) + (levels - WIDE) * level_size(bits);
+    w->size = WIDE * level_size(wide) + (levels - WIDE) * level_size(bits) + ladder_size();
     w->memory = platform_map(w->size, CACHE_LINE); /* untouched, where nothing is ever filed */
     if (!w->memory) {
         free(w);
@@ -333,6 +388,9 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
         memory = level_init(&w->level[i], shift, own, memory);
         shift += own;
     }
+    ladder_init(&w->ladder, &w->wheel.agenda, &w->wheel.store, slot_ns(tick_ns, w->level[1].shift),
+                memory);
+    w->wheel.far_quantum = w->ladder.quantum;
     set_ends(w, current);
     return &w->wheel;
 }
@@ -345,7 +403,7 @@ HIDDEN const struct wheel_ops wheel_hierarchical = {
     .bucket_of = bucket_of,
     .fills_chunks = true,
     .expire = expire,
-    .next_bucket = next_bucket,
+    .has_current = has_current,
     .take_current = take_current,
     .earliest = hierarchical_earliest,
     .sharing = sharing,

@@ -54,6 +54,7 @@
 #define HAND         2
 #define WAKES_SAVED  1
 #define AGENDA_FRONT 8
+#define LADDER_DIGIT 6
 #define LOT_FIRST    1
 #define TURNSTILES   2
 

@@ -737,7 +737,7 @@ static int create(hwt_timer **timer, const struct world *world, bool hashed)
 
     hwt_config_init(&config);
     config.tick_ns = TICK;
-    config.ticks_per_wheel = 4;
+    config.ticks_per_wheel = world->narrow ? 2 : 4;
     config.wheel = hashed ? HWT_WHEEL_HASHED : HWT_WHEEL_HIERARCHICAL;
     config.drive = world->drive;
     config.max_pending = world->max_pending;

@@ -198,6 +198,23 @@ static void add_tick(struct play *p, size_t count, enum shape shape, bool sort_l
     cr_assert(bucket_is_empty(&p->due));
 }
 
+/* Those that were sorted elsewhere, beside whatever is here. */
+static void add_sorted(struct play *p, size_t count, enum shape shape)
+{
+    struct entry *entry = calloc(count, sizeof *entry), *spare = calloc(count, sizeof *entry);
+
+    cr_assert(entry && spare);
+    for (size_t i = 0; i < count; i++) {
+        hwt_timeout *timeout = make(p, shaped(p, shape));
+        entry[i] = entry_of(timeout);
+        list(p, timeout);
+    }
+    entries_sort(entry, (unsigned)count, spare);
+    agenda_add_sorted(&p->agenda, entry, (unsigned)count);
+    free(entry);
+    free(spare);
+}
+
 static hwt_timeout *any(struct play *p)
 {
     return p->sorted[pick(p, 3) ? pick(p, p->count) : pick(p, min_u64(p->count, 50))];
@@ -323,7 +340,10 @@ static void add_some(struct play *p)
     if (count + 100 > p->spares)
         return;
     p->shuffle = UINT64_C(0x3fff) >> pick(p, 15);
-    add_tick(p, count, (enum shape)pick(p, SHAPES), false);
+    if (pick(p, 3) == 0)
+        add_sorted(p, min_u64(count, AGENDA_FRONT), (enum shape)pick(p, SHAPES));
+    else
+        add_tick(p, count, (enum shape)pick(p, SHAPES), false);
 }
 
 static void change_one(struct play *p)

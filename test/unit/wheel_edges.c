@@ -227,6 +227,7 @@ WHEEL_TEST(wheel_edges, overdue_can_be_removed)
     struct oracle o;
 
     oracle_open(&o, wheel, TICK, 64, test_epochs[1], 200);
+    o.handles = true;
     while (o.spares)
         oracle_insert(&o, o.spares);
     while (o.count > 100)
@@ -274,6 +275,7 @@ WHEEL_TEST(wheel_edges, a_nudge_on_its_way_delays_nobody)
     struct oracle o;
 
     oracle_open(&o, wheel, TICK, 64, 0, 3);
+    o.handles = true;
     oracle_insert(&o, 5 * TICK);
     oracle_insert(&o, 2 * TICK);
     oracle_move_earlier(&o, oracle_insert(&o, 66 * TICK), 5 * TICK);
@@ -382,6 +384,7 @@ WHEEL_TEST(wheel_edges, removed_ones_do_not_wake)
     struct oracle o;
 
     oracle_open(&o, wheel, TICK, 512, test_epochs[1], 5000);
+    o.handles = true;
     for (uint64_t i = 0; i < 5000; i++)
         oracle_insert(&o, o.now + HWT_SEC(30) + i * TICK);
     while (o.count > 1)
@@ -413,6 +416,7 @@ WHEEL_TEST(wheel_edges, what_was_moved_hides_nobody)
     struct oracle o;
 
     oracle_open(&o, wheel, TICK, 64, 0, 7);
+    o.handles = true;
     for (unsigned i = 0; i < COUNT_OF(moved); i++)
         moved[i] = oracle_insert(&o, 5 * TICK);
     for (unsigned i = 0; i < COUNT_OF(moved); i++)

@@ -210,6 +210,7 @@ WHEEL_TEST(wheel_memory, a_tick_larger_than_the_front)
     uint64_t random = test_seed("wheel_memory");
 
     oracle_open(&o, wheel, TICK, 64, 0, 4000);
+    o.handles = true;
     forget_free_chunks(o.wheel);
     memory_is_short = true;
     while (o.spares)

@@ -145,8 +145,15 @@ static inline void oracle_forget(struct oracle *o, hwt_timeout *timeout)
     o->spare[o->spares++] = timeout;
 }
 
+/* Nobody else can get at what is alone: neither removes nor moves it (bucket.h, S4). */
+static inline void oracle_check_handle(const hwt_timeout *timeout)
+{
+    cr_assert_not(timeout_is_alone(timeout));
+}
+
 static inline void oracle_remove(struct oracle *o, hwt_timeout *timeout)
 {
+    oracle_check_handle(timeout);
     wheel_remove(o->wheel, timeout);
     cr_assert_eq(timeout->place, PLACE_ADRIFT);
     oracle_forget(o, timeout);
@@ -168,6 +175,7 @@ static inline void oracle_take_noticed(struct oracle *o)
 /* A cancelled one: out of the wheel now, or when it is met. */
 static inline void oracle_remove_over(struct oracle *o, hwt_timeout *timeout)
 {
+    oracle_check_handle(timeout);
     if (wheel_remove_over(o->wheel, timeout)) {
         oracle_forget(o, timeout);
         return;
@@ -178,10 +186,11 @@ static inline void oracle_remove_over(struct oracle *o, hwt_timeout *timeout)
     oracle_take_noticed(o);
 }
 
-/* As a canceller does: nobody tells the wheel. False: it has no handle, or is in no bucket. */
+/* As a canceller does: nobody tells the wheel. False: it is in no bucket. */
 static inline bool oracle_withdraw(struct oracle *o, hwt_timeout *timeout)
 {
-    if (timeout_is_alone(timeout) || !bucket_withdraw(timeout))
+    oracle_check_handle(timeout);
+    if (!bucket_withdraw(timeout))
         return false;
     oracle_forget(o, timeout);
     return true;
@@ -190,6 +199,7 @@ static inline bool oracle_withdraw(struct oracle *o, hwt_timeout *timeout)
 /* As a producer does: the word changes, and nobody tells the wheel. */
 static inline void oracle_move_later(struct oracle *o, hwt_timeout *timeout, uint64_t deadline)
 {
+    oracle_check_handle(timeout);
     cr_assert_geq(deadline, oracle_deadline(timeout));
     oracle_unlist(o, timeout);
     store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
@@ -198,6 +208,7 @@ static inline void oracle_move_later(struct oracle *o, hwt_timeout *timeout, uin
 
 static inline void oracle_move_earlier(struct oracle *o, hwt_timeout *timeout, uint64_t deadline)
 {
+    oracle_check_handle(timeout);
     oracle_unlist(o, timeout);
     store_relaxed(&timeout->word, word_make(deadline, WORD_NUDGED));
     o->nudge[o->nudges++] = timeout;

@@ -53,9 +53,18 @@ static inline uint64_t random_deadline(struct walk *w)
     }
 }
 
+/* One to which there is a handle, from any on; NULL: there is none. */
 static inline hwt_timeout *random_live(struct walk *w)
 {
-    return w->oracle.sorted[pick(w, w->oracle.count)];
+    const struct oracle *o = &w->oracle;
+    size_t from = o->count ? pick(w, o->count) : 0;
+
+    for (size_t i = 0; i < o->count; i++) {
+        hwt_timeout *timeout = o->sorted[(from + i) % o->count];
+        if (!timeout_is_alone(timeout))
+            return timeout;
+    }
+    return NULL;
 }
 
 static inline uint64_t random_now(struct walk *w)
@@ -74,10 +83,9 @@ static inline uint64_t random_now(struct walk *w)
     }
 }
 
-static inline void move_one(struct walk *w)
+static inline void move_one(struct walk *w, hwt_timeout *timeout)
 {
     struct oracle *o = &w->oracle;
-    hwt_timeout *timeout = random_live(w);
     uint64_t deadline = oracle_deadline(timeout);
 
     if (pick(w, 3) || o->nudges == COUNT_OF(o->nudge))
@@ -87,10 +95,8 @@ static inline void move_one(struct walk *w)
 }
 
 /* Cancelled: in time, or just while it is moved. */
-static inline void remove_one(struct walk *w)
+static inline void remove_one(struct walk *w, hwt_timeout *timeout)
 {
-    hwt_timeout *timeout = random_live(w);
-
     if (pick(w, 3) == 0 || !oracle_withdraw(&w->oracle, timeout))
         oracle_remove_over(&w->oracle, timeout);
 }
@@ -99,15 +105,16 @@ static inline void random_step(struct walk *w)
 {
     struct oracle *o = &w->oracle;
     uint64_t what = pick(w, 20);
+    hwt_timeout *live = random_live(w);
 
     if (what < 10 && o->count < WALK_MOST)
         oracle_insert(o, random_deadline(w));
-    else if (what < 12 && o->count)
-        remove_one(w);
-    else if (what < 13 && o->count)
-        oracle_remove(o, random_live(w));
-    else if (what < 16 && o->count)
-        move_one(w);
+    else if (what < 12 && live)
+        remove_one(w, live);
+    else if (what < 13 && live)
+        oracle_remove(o, live);
+    else if (what < 16 && live)
+        move_one(w, live);
     else if (what < 17 && o->nudges)
         oracle_take_nudge(o);
     else

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "ladder.h"
+
+#define FETCH_TIMEOUTS  8 /* entries ahead */
+#define FETCH_ARGUMENTS 4
+
+struct ladder_memory {
+    struct bucket part[2][LADDER_PARTS];
+    alignas(CACHE_LINE) struct entry bottom[AGENDA_FRONT];
+};
+
+size_t ladder_size(void)
+{
+    return sizeof(struct ladder_memory);
+}
+
+void ladder_init(struct ladder *ladder, struct agenda *agenda, struct chunk_store *store,
+                 uint64_t width, char *memory)
+{
+    struct ladder_memory *more = (struct ladder_memory *)(void *)memory;
+    unsigned bits = 64 - (unsigned)__builtin_clzll(width);
+
+    ladder->agenda = agenda;
+    ladder->store = store;
+    ladder->quantum = bits > LADDER_BITS ? bits - LADDER_BITS : 0;
+    ladder->most =
+        (size_t)((width >> ladder->quantum >> LADDER_PART_BITS) + 1) * (AGENDA_FRONT / 4 * 3);
+    ladder->bottom = more->bottom;
+    for (unsigned i = 0; i < 2; i++)
+        ladder->rung[i].part = more->part[i];
+}
+
+/* ---- the bottom ---- */
+
+static void set_bottom(struct ladder *ladder, unsigned count)
+{
+    ladder->lo = ladder->timeouts = ladder->arguments = 0;
+    ladder->hi = count;
+}
+
+void ladder_sort(struct ladder *ladder, unsigned count, uint64_t base)
+{
+    hwt_assert(!ladder_has_bottom(ladder));
+    agenda_sort(ladder->agenda, count, ladder_key(ladder, base), UINT64_C(1) << LADDER_BITS,
+                ladder->bottom);
+    set_bottom(ladder, count);
+}
+
+void ladder_expire(struct ladder *ladder, uint64_t deadline)
+{
+    unsigned count = ladder_count(ladder, deadline, AGENDA_FRONT);
+
+    if (count == 0)
+        return;
+    agenda_add_sorted(ladder->agenda, ladder->bottom + ladder->lo, count);
+    ladder_drop(ladder, count);
+}
+
+hwt_timeout *ladder_pop(struct ladder *ladder)
+{
+    struct bucket *part;
+    hwt_timeout *timeout;
+
+    if (ladder_has_bottom(ladder)) {
+        timeout = ladder->bottom[ladder->lo].timeout;
+        ladder_drop(ladder, 1);
+        timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+        return timeout;
+    }
+    while ((part = ladder_any_part(ladder)) != NULL) {
+        timeout = bucket_pop(part, ladder->store);
+        if (timeout)
+            return timeout;
+    }
+    return NULL;
+}
+
+void ladder_fetch(struct ladder *ladder)
+{
+    const struct entry *bottom = ladder->bottom;
+    unsigned left = ladder->hi - ladder->lo;
+    unsigned timeouts = ladder->lo + (left < FETCH_TIMEOUTS ? left : FETCH_TIMEOUTS);
+    unsigned arguments = ladder->lo + (left < FETCH_ARGUMENTS ? left : FETCH_ARGUMENTS);
+
+    if (ladder->timeouts < ladder->lo)
+        ladder->timeouts = ladder->lo;
+    if (ladder->arguments < ladder->lo)
+        ladder->arguments = ladder->lo;
+    for (; ladder->arguments < arguments; ladder->arguments++)
+        __builtin_prefetch(bottom[ladder->arguments].timeout->arg, 1);
+    for (; ladder->timeouts < timeouts; ladder->timeouts++)
+        __builtin_prefetch(bottom[ladder->timeouts].timeout, 1);
+}
+
+/* ---- the rungs ---- */
+
+/* As bucket_take would have handed it out before it was spread: the last that was filed first. */
+static void turn_round(uint64_t *packed, unsigned count)
+{
+    for (unsigned i = 0; i < count / 2; i++) {
+        uint64_t here = packed[i];
+        packed[i] = packed[count - 1 - i];
+        packed[count - 1 - i] = here;
+    }
+}
+
+static void sort_part(struct ladder *ladder, struct bucket *part, uint64_t from)
+{
+    uint64_t *packed = agenda_sort_from(ladder->agenda);
+    unsigned count = 0, more;
+
+    while ((more = bucket_take(part, ladder->store, packed + count, AGENDA_FRONT - count, NULL)) >
+           0) {
+        packed_prefetch(packed + count, more);
+        count += more;
+    }
+    turn_round(packed, count);
+    agenda_sort(ladder->agenda, count, from, UINT64_C(1) << LADDER_PART_BITS, ladder->bottom);
+    set_bottom(ladder, count);
+}
+
+static void mark_empty(struct rung *rung, unsigned part)
+{
+    rung->occupied[part / 64] &= ~(UINT64_C(1) << part % 64);
+}
+
+struct bucket *ladder_open(struct ladder *ladder, struct rung *rung)
+{
+    unsigned lowest = rung_lowest(rung);
+    struct bucket *part = &rung->part[lowest];
+
+    hwt_assert(!ladder_has_bottom(ladder));
+    mark_empty(rung, lowest);
+    if (unlikely(bucket_at_most(part) > AGENDA_FRONT))
+        return part;
+    sort_part(ladder, part, rung->from + ((uint64_t)lowest << LADDER_PART_BITS));
+    return NULL;
+}
+
+struct bucket *ladder_any_part(struct ladder *ladder)
+{
+    unsigned lowest;
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct rung *rung = &ladder->rung[i];
+        for (; (lowest = rung_lowest(rung)) < LADDER_PARTS; mark_empty(rung, lowest)) {
+            if (!bucket_is_empty(&rung->part[lowest]))
+                return &rung->part[lowest];
+        }
+    }
+    return NULL;
+}
+
+/* ---- validator ---- */
+
+static void count_pending(void *count, uint64_t word)
+{
+    hwt_assert(word_code(word) == WORD_PENDING);
+    (void)word;
+    ++*(size_t *)count;
+}
+
+size_t ladder_check(const struct ladder *ladder)
+{
+    size_t count = 0;
+
+    for (unsigned i = ladder->lo; i < ladder->hi; i++) {
+        const struct entry *entry = &ladder->bottom[i];
+        hwt_assert(i == ladder->lo || !entry_before(entry, entry - 1));
+        hwt_assert(timeout_deadline(entry->timeout) == entry->deadline);
+        count_pending(&count, load_acquire(&entry->timeout->word));
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        const struct rung *rung = &ladder->rung[i];
+        hwt_assert(!ladder_has_bottom(ladder) || rung_is_empty(rung) ||
+                   ladder->bottom[ladder->hi - 1].deadline <=
+                       ladder_bound(ladder, rung) + (UINT64_C(1) << ladder->quantum));
+        for (unsigned part = 0; part < LADDER_PARTS; part++) {
+            if (rung->occupied[part / 64] >> part % 64 & 1)
+                bucket_look_through(&rung->part[part], count_pending, &count);
+            else
+                hwt_assert(bucket_is_empty(&rung->part[part]));
+        }
+    }
+    return count;
+}

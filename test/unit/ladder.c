@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* LDFLAGS: -Wl,--wrap=aligned_alloc */
+/*
+ * The ladder of the hierarchical wheel (ladder.h): what is alone goes by it, whatever its slot
+ * holds, and beside what has handles nothing is early (G1), late (G4), lost or doubled (G2), or out
+ * of turn (G15).
+ */
+#include "hierarchical.h"
+#include "wheel_walk.h"
+
+#define TICK HWT_MSEC(1)
+
+static bool memory_is_short;
+
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return memory_is_short ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+TestSuite(ladder, .init = test_arm);
+
+static const struct hierarchical *wheel_of(const struct oracle *o)
+{
+    return container_of(o->wheel, const struct hierarchical, wheel);
+}
+
+static const struct ladder *ladder_of(const struct oracle *o)
+{
+    return &wheel_of(o)->ladder;
+}
+
+/* The width of a slot of the second level, and the start of the one after next. */
+static uint64_t slot_width(const struct oracle *o)
+{
+    return level_slot_width(&wheel_of(o)->level[1]) * o->wheel->tick_ns;
+}
+
+static uint64_t slot_after_next(const struct oracle *o)
+{
+    const struct level *level = &wheel_of(o)->level[1];
+    uint64_t slot = level_slot_of(level, o->wheel->current) + 2;
+
+    return wheel_tick_time(o->wheel, level_first_tick(level, slot));
+}
+
+static void open_with(struct oracle *o, uint32_t slots, uint64_t tick_ns, uint64_t now,
+                      size_t capacity)
+{
+    oracle_open(o, HWT_WHEEL_HIERARCHICAL, tick_ns, slots, now, capacity);
+    o->crowded = true;
+}
+
+static hwt_timeout *insert_as(struct oracle *o, uint64_t deadline, bool alone)
+{
+    o->handles = !alone;
+    o->submissions |= 1; /* the next one is even */
+    return oracle_insert(o, deadline);
+}
+
+/* Evenly over one slot, in no order, of which so many of 16 are alone. */
+static void fill_slot(struct oracle *o, size_t count, unsigned alone, uint64_t *random)
+{
+    uint64_t first = slot_after_next(o), width = slot_width(o);
+
+    for (size_t i = 0; i < count; i++)
+        insert_as(o, first + test_random_below(random, width),
+                  test_random_below(random, 16) < alone);
+    oracle_check_count(o);
+}
+
+static bool rungs_are_empty(const struct ladder *ladder)
+{
+    return rung_is_empty(&ladder->rung[0]) && rung_is_empty(&ladder->rung[1]);
+}
+
+/* ---- which way they go ---- */
+
+/* Few wait in their slot until it is entered, and are sorted then; no bucket holds them after. */
+Test(ladder, a_slot_that_fits_is_sorted_when_it_is_entered)
+{
+    uint64_t random = test_seed("ladder"), first;
+    struct oracle o;
+
+    open_with(&o, 64, TICK, test_epochs[1], AGENDA_FRONT + 1);
+    first = slot_after_next(&o);
+    fill_slot(&o, AGENDA_FRONT, 16, &random);
+    insert_as(&o, first - 2 * TICK, true); /* a tick, after which something could come down */
+    oracle_advance(&o, first - 2 * TICK, true);
+    cr_assert_eq(o.count, AGENDA_FRONT);
+    cr_assert_not(ladder_has_bottom(ladder_of(&o)));
+    cr_assert(rungs_are_empty(ladder_of(&o)));
+    oracle_advance(&o, oracle_earliest(&o), true);
+    cr_assert(ladder_has_bottom(ladder_of(&o)));
+    cr_assert_leq(o.count - (ladder_of(&o)->hi - ladder_of(&o)->lo), 32, "but for its tick's");
+    while (o.count) {
+        cr_assert_eq(wheel_earliest_exact(o.wheel), oracle_earliest(&o));
+        oracle_advance(&o, oracle_earliest(&o), true);
+    }
+    oracle_close(&o);
+}
+
+/* Many are spread while the slot before theirs lasts, a share with each tick, untouched. */
+Test(ladder, a_slot_that_does_not_is_spread_before)
+{
+    uint64_t random = test_seed("ladder"), before;
+    struct oracle o;
+
+    open_with(&o, 64, TICK, test_epochs[1], 21000);
+    fill_slot(&o, 20000, 16, &random);
+    before = slot_after_next(&o) - slot_width(&o);
+    for (uint64_t tick = 0; tick < 100; tick++)
+        insert_as(&o, before + (tick + 1) * TICK, false);
+    oracle_advance(&o, before + 20 * TICK, false);
+    cr_assert_not(rungs_are_empty(ladder_of(&o)));
+    cr_assert_not(ladder_has_bottom(ladder_of(&o)));
+    oracle_check_exact(&o);
+    oracle_advance(&o, before + 100 * TICK, false);
+    oracle_check_exact(&o); /* nothing comes before: it is spread as a whole, and a part sorted */
+    cr_assert(ladder_has_bottom(ladder_of(&o)));
+    cr_assert_leq(ladder_of(&o)->hi, 20000 / 32);
+    while (o.count)
+        oracle_advance(&o, o.now + test_random_below(&random, 3 * TICK), true);
+    oracle_close(&o);
+}
+
+/* Where nothing had to be spread for a while, it begins again in time. */
+Test(ladder, a_crowded_slot_after_sparse_ones_is_spread_before)
+{
+    uint64_t random = test_seed("ladder"), first, tick;
+    const struct level *level;
+    struct oracle o;
+
+    open_with(&o, 64, TICK, test_epochs[1], 6000);
+    level = &wheel_of(&o)->level[1];
+    first = slot_after_next(&o) + 2 * slot_width(&o);
+    for (unsigned i = 0; i < 5000; i++)
+        insert_as(&o, first + test_random_below(&random, slot_width(&o)), true);
+    for (tick = o.now + TICK; tick < first; tick += 5 * TICK)
+        insert_as(&o, tick, true);
+    while (o.now + 6 * TICK < first) {
+        oracle_advance(&o, o.now + TICK, true);
+        wheel_prepare(o.wheel);
+    }
+    cr_assert_lt(oracle_rank(&o, first - 1), 3);
+    cr_assert_lt(bucket_at_most(level_bucket(level, level_slot_of(level, first / TICK))), 1500,
+                 "its rest comes down at once");
+    oracle_close(&o);
+}
+
+/* A part that does not fit into the bottom goes on to the lowest level. */
+Test(ladder, a_part_that_does_not_fit_comes_down)
+{
+    uint64_t random = test_seed("ladder"), first;
+    struct oracle o;
+
+    open_with(&o, 64, TICK, test_epochs[1], 4 * AGENDA_FRONT);
+    first = slot_after_next(&o);
+    while (o.spares)
+        insert_as(&o, first + 2 * TICK + test_random_below(&random, TICK / 2), true);
+    oracle_check_exact(&o);
+    oracle_advance(&o, first, true);
+    oracle_check_exact(&o);
+    cr_assert_not(ladder_has_bottom(ladder_of(&o)));
+    cr_assert(rungs_are_empty(ladder_of(&o)));
+    while (o.count)
+        oracle_advance(&o, o.now + test_random_below(&random, TICK / 16), true);
+    oracle_close(&o);
+}
+
+/* What holds more than a rung takes comes down to the lowest level, in turn. */
+Test(ladder, a_slot_that_is_too_crowded_comes_down)
+{
+    uint64_t random = test_seed("ladder"), now = test_epochs[1], count;
+    hwt_timeout *node, *timeout, *before = NULL;
+    struct hierarchical *w;
+    struct wheel *wheel;
+
+    cr_assert_eq(wheel_create(&wheel, HWT_WHEEL_HIERARCHICAL, TICK, 64, now), 0);
+    w = hierarchical(wheel);
+    count = w->ladder.most + 1000;
+    node = aligned_alloc(CACHE_LINE, count * sizeof *node);
+    cr_assert_not_null(node);
+    memset((void *)node, 0, count * sizeof *node);
+    for (uint64_t i = 0; i < count; i++) {
+        const struct level *level = &w->level[1];
+        uint64_t first = level_first_tick(level, level_slot_of(level, now / TICK) + 2);
+        uint64_t deadline = first * TICK + test_random_below(&random, 255 * TICK);
+        node[i].stamp = i << STAMP_LANE_BITS;
+        store_relaxed(&node[i].refs, 1);
+        store_relaxed(&node[i].word, word_make(deadline, WORD_PENDING));
+        wheel_insert(wheel, &node[i], deadline);
+    }
+    while (count) {
+        now += TICK;
+        while ((timeout = wheel_take_due(wheel, now, false)) != NULL) {
+            cr_assert_leq(oracle_deadline(timeout), now, "G1");
+            cr_assert(!before || oracle_before(before, timeout), "G15");
+            before = timeout;
+            count--;
+        }
+        wheel_prepare(wheel);
+    }
+    wheel_destroy(wheel);
+    free(node);
+}
+
+/* Who has a handle never goes by it: he may be withdrawn at any time, and moved. */
+Test(ladder, what_has_handles_comes_down)
+{
+    uint64_t random = test_seed("ladder");
+    struct oracle o;
+
+    open_with(&o, 64, TICK, test_epochs[1], 3000);
+    fill_slot(&o, 3000, 0, &random);
+    while (o.count > 100) {
+        oracle_advance(&o, o.now + 4 * TICK, true);
+        cr_assert_not(ladder_has_bottom(ladder_of(&o)));
+        cr_assert(rungs_are_empty(ladder_of(&o)));
+        cr_assert(oracle_withdraw(&o, o.sorted[o.count - 1]));
+    }
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+/* ---- whatever happens meanwhile ---- */
+
+static size_t shown;
+
+/* A visitor makes a handle of one in eight. */
+static void see(void *seen, const hwt_timeout *timeout)
+{
+    hwt_timeout *here = (hwt_timeout *)(uintptr_t)timeout;
+    struct oracle *o = seen;
+
+    cr_assert_eq(word_code(load_relaxed(&here->word)), WORD_PENDING);
+    if ((here - o->node) % 8 == 0)
+        store_relaxed(&here->refs, 2);
+    shown++;
+}
+
+/* As the worker does it: what is on its way to being run waits beside the wheel. */
+static void visit(struct oracle *o)
+{
+    hwt_timeout *timeout, *waits[AGENDA_FRONT * 2];
+    size_t waiting = 0;
+
+    shown = 0;
+    while ((timeout = wheel_take_on_agenda(o->wheel)) != NULL)
+        waits[waiting++] = timeout;
+    wheel_visit(o->wheel, see, o);
+    wheel_end_show(o->wheel);
+    cr_assert_eq(shown + waiting, o->count, "G2");
+    for (size_t i = 0; i < waiting; i++)
+        wheel_insert(o->wheel, waits[i], oracle_deadline(waits[i]));
+    oracle_check_count(o);
+}
+
+/* Of those that come last: they are not on their way to being run. */
+static void withdraw_one(struct oracle *o, uint64_t *random)
+{
+    hwt_timeout *timeout = o->sorted[o->count - 1 - test_random_below(random, o->count / 2 + 1)];
+
+    if (!timeout_is_alone(timeout) && !bucket_holds(timeout))
+        return; /* in the agenda */
+    if (!timeout_is_alone(timeout))
+        cr_assert(oracle_withdraw(o, timeout));
+}
+
+static void go_on(struct oracle *o, uint64_t *random)
+{
+    uint64_t tick = o->wheel->tick_ns, width = slot_width(o);
+    uint64_t steps[] = {1, tick / 3 + 1, tick, 7 * tick, width / 5, width};
+
+    switch (test_random_below(random, 12)) {
+    case 0: oracle_check_exact(o); break;
+    case 1: withdraw_one(o, random); break;
+    case 2:
+        if (o->spares)
+            insert_as(o, o->now + test_random_below(random, 3 * width),
+                      test_random_below(random, 2));
+        break;
+    case 3:
+        if (test_random_below(random, 8) == 0)
+            visit(o);
+        break;
+    case 4: oracle_check_bounds(o); break;
+    case 5: /* as an event loop does */
+        oracle_advance(o, max_u64(o->now, wheel_earliest_exact(o->wheel)), true);
+        break;
+    default:
+        oracle_advance(o, o->now + steps[test_random_below(random, COUNT_OF(steps))],
+                       test_random_below(random, 2));
+        break;
+    }
+}
+
+/* Four slots, after which the wheel is emptied half-way every other time. */
+static void play(uint64_t tick_ns, uint32_t slots, size_t count, unsigned alone, uint64_t *random)
+{
+    for (size_t epoch = 0; epoch < test_epoch_count; epoch++) {
+        uint64_t first, width;
+        struct oracle o;
+
+        open_with(&o, slots, tick_ns, test_epochs[epoch], count);
+        o.shuffle = 15;
+        first = o.now + test_random_below(random, slot_width(&o));
+        width = 4 * slot_width(&o);
+        while (o.count < count / 8 * 7)
+            insert_as(&o, first + test_random_below(random, width),
+                      test_random_below(random, 16) < alone);
+        while (o.count > (epoch % 2 ? count / 3 : 0))
+            go_on(&o, random);
+        oracle_drain(&o);
+        oracle_close(&o);
+    }
+}
+
+static void play_all(unsigned alone)
+{
+    uint64_t random = test_seed("ladder");
+
+    play(TICK, 16, 1000, alone, &random); /* sorted as they are entered */
+    play(TICK, 64, 20000, alone, &random);
+    play(TICK, 2, 8000, alone, &random); /* parts shorter than a tick */
+    play(1000, 4, 8000, alone, &random);
+    play((1u << 22) + 1, 64, 8000, alone, &random); /* keys of whole ticks do not tell all */
+    play(HWT_SEC(3600), 64, 8000, alone, &random);
+    play(HWT_SEC(86400 * 30), 4, 2000, alone, &random);
+}
+
+Test(ladder, all_alone)
+{
+    play_all(16);
+}
+
+Test(ladder, a_few_with_handles)
+{
+    play_all(15);
+}
+
+Test(ladder, half_and_half)
+{
+    play_all(8);
+}
+
+/* Deadlines that are all the same, or a few nanoseconds apart: keys tell nothing. */
+Test(ladder, ties)
+{
+    uint64_t random = test_seed("ladder");
+
+    for (uint64_t spread = 1; spread < 10000; spread *= 10) {
+        struct oracle o;
+        open_with(&o, 64, TICK, test_epochs[1], 3 * AGENDA_FRONT);
+        o.shuffle = 15;
+        while (o.spares) {
+            uint64_t deadline = slot_after_next(&o) + o.spares % 8 * 20 * TICK;
+            insert_as(&o, deadline + test_random_below(&random, spread), o.spares % 16);
+        }
+        while (o.count)
+            go_on(&o, &random);
+        oracle_close(&o);
+    }
+}
+
+/* Without memory for the chunks of a rung they come down, and from there to the pen. */
+Test(ladder, without_memory)
+{
+    uint64_t random = test_seed("ladder");
+    struct oracle o;
+
+    open_with(&o, 64, TICK, test_epochs[1], 8000);
+    fill_slot(&o, 7000, 15, &random);
+    o.wheel->store.large = o.wheel->store.small = NULL; /* what it has in hand */
+    o.wheel->store.large_count = o.wheel->store.small_count = o.wheel->store.fresh = 0;
+    o.wheel->store.opening = NULL;
+    memory_is_short = true;
+    while (o.count)
+        oracle_advance(&o, o.now + test_random_below(&random, 8 * TICK), true);
+    memory_is_short = false;
+    oracle_close(&o);
+}
