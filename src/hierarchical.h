@@ -126,10 +126,16 @@ bool hierarchical_open_part(struct hierarchical *w, struct rung *rung);
 /* All up to the end of a tick, which is covered, into the agenda. */
 void hierarchical_expire_ladder(struct hierarchical *w, uint64_t tick);
 /*
- * What may be below `best` is in the bottom from here on, or at least what comes first. *moved:
- * some were filed anew for that, in the lowest level.
+ * What may be below `best` is in the bottom from here on, or at least what comes first, unless its
+ * slot is still being spread (L1). *moved: some were filed anew for that, in the lowest level.
  */
 void hierarchical_look_to_ladder(struct hierarchical *w, uint64_t best, bool *moved);
+/*
+ * Then, as level by level: of that slot what has been spread. Less of both, `best` and a bound, or
+ * with `who` the exact deadline, and *who if it is that.
+ */
+uint64_t hierarchical_unsorted_earliest(struct hierarchical *w, uint64_t best,
+                                        struct sighting *who);
 /* All on it goes back into the lowest level, where it may be shown. */
 void hierarchical_leave_ladder(struct hierarchical *w);
 

@@ -143,6 +143,7 @@ uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who)
             if (who)
                 *who = ladder_sight(&w->ladder);
         }
+        best = hierarchical_unsorted_earliest(w, best, who);
         if (begin_above(w) < best)
             best = earliest_above(w, best, who, &moved);
     } while (moved);

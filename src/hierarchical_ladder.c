@@ -83,26 +83,36 @@ void hierarchical_expire_ladder(struct hierarchical *w, uint64_t tick)
     }
 }
 
-/* What a rung holds is sorted only when its slot has been spread as a whole (L1). */
-static void finish_spreading(struct hierarchical *w, uint64_t slot)
-{
-    struct level *level = &w->level[1];
-
-    if (level_is_marked(level, slot))
-        hierarchical_come_down(w, level, slot, SIZE_MAX);
-}
+/* ---- what comes first ---- */
 
 void hierarchical_look_to_ladder(struct hierarchical *w, uint64_t best, bool *moved)
 {
     while (!ladder_has_bottom(&w->ladder)) {
         uint64_t slot = current_slot(w, &w->level[1]);
         slot += rung_is_empty(ladder_rung(&w->ladder, slot));
-        if (ladder_bound(&w->ladder, ladder_rung(&w->ladder, slot)) >= best)
+        if (ladder_bound(&w->ladder, ladder_rung(&w->ladder, slot)) >= best ||
+            level_is_marked(&w->level[1], slot))
             return;
-        finish_spreading(w, slot);
         if (!hierarchical_open_part(w, ladder_rung(&w->ladder, slot)))
             *moved = true;
     }
+}
+
+uint64_t hierarchical_unsorted_earliest(struct hierarchical *w, uint64_t best, struct sighting *who)
+{
+    struct ladder *ladder = &w->ladder;
+    uint64_t bound = ladder_has_bottom(ladder) ? UINT64_MAX : ladder_bound(ladder, next_rung(w));
+    struct sighting found;
+
+    if (likely(bound >= best))
+        return best;
+    if (!who)
+        return bound;
+    found = ladder_scan(ladder, next_rung(w));
+    if (found.deadline >= best)
+        return best;
+    *who = found;
+    return found.deadline;
 }
 
 void hierarchical_leave_ladder(struct hierarchical *w)

@@ -137,6 +137,14 @@ struct bucket *ladder_open(struct ladder *ladder, struct rung *rung)
     return NULL;
 }
 
+struct sighting ladder_scan(struct ladder *ladder, struct rung *rung)
+{
+    struct bucket *part = &rung->part[rung_lowest(rung)];
+
+    part->earliest = 0; /* nobody has kept it */
+    return bucket_scan(part, ladder_key(ladder, 0));
+}
+
 struct bucket *ladder_any_part(struct ladder *ladder)
 {
     unsigned lowest;
@@ -173,8 +181,7 @@ size_t ladder_check(const struct ladder *ladder)
     for (unsigned i = 0; i < 2; i++) {
         const struct rung *rung = &ladder->rung[i];
         hwt_assert(!ladder_has_bottom(ladder) || rung_is_empty(rung) ||
-                   ladder->bottom[ladder->hi - 1].deadline <=
-                       ladder_bound(ladder, rung) + (UINT64_C(1) << ladder->quantum));
+                   ladder->bottom[ladder->hi - 1].deadline < ladder_bound(ladder, rung));
         for (unsigned part = 0; part < LADDER_PARTS; part++) {
             if (rung->occupied[part / 64] >> part % 64 & 1)
                 bucket_look_through(&rung->part[part], count_pending, &count);

@@ -29,7 +29,8 @@
 #define LADDER_PART_BITS (LADDER_BITS - LADDER_DIGIT)
 
 struct rung {
-    uint64_t from;                   /* the key that its parts count from; while it holds any */
+    uint64_t base;                   /* all its deadlines are above this; while it holds any */
+    uint64_t from;                   /* ... and its key, from which the parts count */
     uint64_t occupied[LADDER_WORDS]; /* parts that hold something */
     struct bucket *part;             /* never changes */
 };
@@ -137,6 +138,7 @@ static inline bool rung_is_empty(const struct rung *rung)
 /* From now on it is that of a slot whose deadlines are all above `base`. */
 static inline void ladder_set_rung(const struct ladder *ladder, struct rung *rung, uint64_t base)
 {
+    rung->base = base;
     rung->from = ladder_key(ladder, base);
 }
 
@@ -155,9 +157,13 @@ static inline uint64_t ladder_bound(const struct ladder *ladder, const struct ru
 {
     uint64_t part = rung_lowest(rung);
 
-    return part < LADDER_PARTS ? (rung->from + (part << LADDER_PART_BITS)) << ladder->quantum
-                               : UINT64_MAX;
+    if (part == LADDER_PARTS)
+        return UINT64_MAX;
+    return max_u64(rung->base + 1, (rung->from + (part << LADDER_PART_BITS)) << ladder->quantum);
 }
+
+/* Who is the first of a rung that is not empty. */
+struct sighting ladder_scan(struct ladder *ladder, struct rung *rung);
 
 /*
  * The lowest part of a rung that is not empty, to the bottom, which is; NULL. Or there are too many

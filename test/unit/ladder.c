@@ -118,7 +118,10 @@ Test(ladder, a_slot_that_does_not_is_spread_before)
     cr_assert_not(ladder_has_bottom(ladder_of(&o)));
     oracle_check_exact(&o);
     oracle_advance(&o, before + 100 * TICK, false);
-    oracle_check_exact(&o); /* nothing comes before: it is spread as a whole, and a part sorted */
+    oracle_check_exact(&o); /* nothing comes before, but it has not been spread as a whole */
+    cr_assert_not(ladder_has_bottom(ladder_of(&o)));
+    oracle_advance(&o, before + slot_width(&o) - TICK, false);
+    oracle_check_exact(&o);
     cr_assert(ladder_has_bottom(ladder_of(&o)));
     cr_assert_leq(ladder_of(&o)->hi, 20000 / 32);
     while (o.count)
@@ -147,6 +150,36 @@ Test(ladder, a_crowded_slot_after_sparse_ones_is_spread_before)
     cr_assert_lt(oracle_rank(&o, first - 1), 3);
     cr_assert_lt(bucket_at_most(level_bucket(level, level_slot_of(level, first / TICK))), 1500,
                  "its rest comes down at once");
+    oracle_close(&o);
+}
+
+/*
+ * Nothing is due before, so no tick gives occasion to spread anything: calls ahead of time do, a
+ * step at a time, and who asks for the next deadline does not finish it.
+ */
+Test(ladder, a_crowded_slot_after_a_gap_is_spread_in_steps)
+{
+    uint64_t random = test_seed("ladder"), slot;
+    const struct bucket *bucket;
+    const struct level *level;
+    struct oracle o;
+    uint32_t left;
+
+    open_with(&o, 64, TICK, test_epochs[1], 20000);
+    level = &wheel_of(&o)->level[1];
+    slot = level_slot_of(level, o.wheel->current) + 2;
+    bucket = level_bucket(level, slot);
+    fill_slot(&o, 20000, 16, &random);
+    for (unsigned passes = 0; (left = bucket_at_most(bucket)) > 0; passes++) {
+        cr_assert_lt(passes, 50);
+        oracle_advance(&o, max_u64(o.now, wheel_next_call(o.wheel)), false);
+        wheel_prepare(o.wheel);
+        oracle_check_exact(&o);
+        cr_assert_leq(left - bucket_at_most(bucket), 3 * PREPARE_STEP);
+    }
+    cr_assert_leq(o.now, wheel_tick_time(o.wheel, level_first_tick(level, slot) + 2));
+    while (o.count)
+        oracle_advance(&o, o.now + test_random_below(&random, 3 * TICK), true);
     oracle_close(&o);
 }
 
