@@ -36,7 +36,7 @@ enum { FETCH_ARGUMENTS = 2, FETCH_TIMEOUTS = 4, FETCH_CHUNK = 5, FETCH_TICKS };
 struct hierarchical {
     struct wheel wheel;
     uint64_t coming;               /* no slot above level 0 can come down before this tick, ... */
-    uint64_t calm_until;           /* ... and none of those that can does so before this one */
+    uint64_t calm_until;           /* ... and what can waits until this one, to be entered */
     struct ladder ladder;          /* of the second level's current slot, and the next one */
     uint64_t fetched[FETCH_TICKS]; /* those that come next, as it was seen then */
     unsigned levels;
@@ -97,6 +97,8 @@ static inline struct rung *next_rung(struct hierarchical *w)
 /* No deadline on the ladder is below; UINT64_MAX: it is empty. */
 static inline uint64_t hierarchical_ladder_bound(struct hierarchical *w)
 {
+    if (!w->ladder.in_use)
+        return UINT64_MAX;
     if (ladder_has_bottom(&w->ladder))
         return ladder_first(&w->ladder);
     return min_u64(ladder_bound(&w->ladder, current_rung(w)),
@@ -106,9 +108,12 @@ static inline uint64_t hierarchical_ladder_bound(struct hierarchical *w)
 /* The tick at which it has something to do; UINT64_MAX: in this window it has not. */
 static inline uint64_t hierarchical_ladder_tick(struct hierarchical *w)
 {
-    uint64_t bound = ladder_has_bottom(&w->ladder) ? ladder_first(&w->ladder)
-                                                   : ladder_bound(&w->ladder, current_rung(w));
+    uint64_t bound;
 
+    if (!w->ladder.in_use)
+        return UINT64_MAX;
+    bound = ladder_has_bottom(&w->ladder) ? ladder_first(&w->ladder)
+                                          : ladder_bound(&w->ladder, current_rung(w));
     return bound == UINT64_MAX ? bound : max_u64(wheel_tick_of(&w->wheel, bound), w->wheel.current);
 }
 
@@ -126,8 +131,8 @@ bool hierarchical_open_part(struct hierarchical *w, struct rung *rung);
 /* All up to the end of a tick, which is covered, into the agenda. */
 void hierarchical_expire_ladder(struct hierarchical *w, uint64_t tick);
 /*
- * What may be below `best` is in the bottom from here on, or at least what comes first, unless its
- * slot is still being spread (L1). *moved: some were filed anew for that, in the lowest level.
+ * It is in use. What may be below `best` is in the bottom from here on, or at least what comes
+ * first, unless its slot is still being spread (L1). *moved: some were filed anew for that, in the lowest level.
  */
 void hierarchical_look_to_ladder(struct hierarchical *w, uint64_t best, bool *moved);
 /*

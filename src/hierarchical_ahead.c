@@ -126,6 +126,18 @@ static __attribute__((noinline)) uint64_t earliest_above(struct hierarchical *w,
     return best;
 }
 
+static __attribute__((noinline)) uint64_t earliest_on_ladder(struct hierarchical *w, uint64_t best,
+                                                             struct sighting *who, bool *moved)
+{
+    hierarchical_look_to_ladder(w, best, moved);
+    if (ladder_has_bottom(&w->ladder) && ladder_first(&w->ladder) <= best) {
+        best = ladder_first(&w->ladder);
+        if (who)
+            *who = ladder_sight(&w->ladder);
+    }
+    return hierarchical_unsorted_earliest(w, best, who);
+}
+
 uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who)
 {
     struct hierarchical *w = hierarchical(wheel);
@@ -137,13 +149,8 @@ uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who)
         if (who)
             *who = (struct sighting){NULL, 0, UINT64_MAX};
         best = level_earliest(w, w->level, ladder_first(&w->ladder), who, &moved);
-        hierarchical_look_to_ladder(w, best, &moved);
-        if (ladder_has_bottom(&w->ladder) && ladder_first(&w->ladder) <= best) {
-            best = ladder_first(&w->ladder);
-            if (who)
-                *who = ladder_sight(&w->ladder);
-        }
-        best = hierarchical_unsorted_earliest(w, best, who);
+        if (w->ladder.in_use)
+            best = earliest_on_ladder(w, best, who, &moved);
         if (begin_above(w) < best)
             best = earliest_above(w, best, who, &moved);
     } while (moved);
@@ -172,7 +179,8 @@ void hierarchical_fetch(struct hierarchical *w)
     const struct level *lowest = &w->level[0];
     uint64_t *tick = w->fetched, current = w->wheel.current;
 
-    ladder_fetch(&w->ladder);
+    if (w->ladder.in_use)
+        ladder_fetch(&w->ladder);
     if (lowest->first == UINT64_MAX || tick[0] >= current) /* none has expired since */
         return;
     if (unlikely(tick[1] < current)) { /* more than one has */

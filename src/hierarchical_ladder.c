@@ -88,10 +88,11 @@ void hierarchical_expire_ladder(struct hierarchical *w, uint64_t tick)
 void hierarchical_look_to_ladder(struct hierarchical *w, uint64_t best, bool *moved)
 {
     while (!ladder_has_bottom(&w->ladder)) {
-        uint64_t slot = current_slot(w, &w->level[1]);
+        uint64_t slot = current_slot(w, &w->level[1]), bound;
         slot += rung_is_empty(ladder_rung(&w->ladder, slot));
-        if (ladder_bound(&w->ladder, ladder_rung(&w->ladder, slot)) >= best ||
-            level_is_marked(&w->level[1], slot))
+        bound = ladder_bound(&w->ladder, ladder_rung(&w->ladder, slot));
+        w->ladder.in_use = bound < UINT64_MAX;
+        if (bound >= best || level_is_marked(&w->level[1], slot))
             return;
         if (!hierarchical_open_part(w, ladder_rung(&w->ladder, slot)))
             *moved = true;

@@ -34,6 +34,7 @@ void ladder_init(struct ladder *ladder, struct agenda *agenda, struct chunk_stor
 
 static void set_bottom(struct ladder *ladder, unsigned count)
 {
+    ladder->in_use = true;
     ladder->lo = ladder->timeouts = ladder->arguments = 0;
     ladder->hi = count;
 }
@@ -180,6 +181,7 @@ size_t ladder_check(const struct ladder *ladder)
     }
     for (unsigned i = 0; i < 2; i++) {
         const struct rung *rung = &ladder->rung[i];
+        hwt_assert(ladder->in_use || (!ladder_has_bottom(ladder) && rung_is_empty(rung)));
         hwt_assert(!ladder_has_bottom(ladder) || rung_is_empty(rung) ||
                    ladder->bottom[ladder->hi - 1].deadline < ladder_bound(ladder, rung));
         for (unsigned part = 0; part < LADDER_PARTS; part++) {

@@ -43,6 +43,7 @@ struct ladder {
     size_t most;               /* what a rung takes, so that its parts mostly fit into the bottom */
     struct entry *bottom;
 
+    bool in_use;                  /* it may hold something */
     unsigned lo, hi;              /* of the bottom */
     unsigned timeouts, arguments; /* so far they have been fetched */
     _Atomic uint64_t head;        /* a slot that holds the first one there, if somebody has asked */
@@ -136,8 +137,9 @@ static inline bool rung_is_empty(const struct rung *rung)
 }
 
 /* From now on it is that of a slot whose deadlines are all above `base`. */
-static inline void ladder_set_rung(const struct ladder *ladder, struct rung *rung, uint64_t base)
+static inline void ladder_set_rung(struct ladder *ladder, struct rung *rung, uint64_t base)
 {
+    ladder->in_use = true;
     rung->base = base;
     rung->from = ladder_key(ladder, base);
 }

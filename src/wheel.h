@@ -251,7 +251,7 @@ HOT uint64_t wheel_key(const struct wheel *wheel, uint64_t deadline, uint64_t ti
     return deadline >> (tick < wheel->far_from ? wheel->agenda.quantum : wheel->far_quantum);
 }
 
-/* `tick`: one of the bucket's. */
+/* `tick`: one that it was filled for, or UINT64_MAX, which is as good as any that was far. */
 static inline struct sighting wheel_bucket_scan(const struct wheel *wheel, struct bucket *bucket,
                                                 uint64_t tick)
 {

@@ -228,14 +228,15 @@ static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
 
 static void take_tick(struct hierarchical *w, uint64_t tick)
 {
-    struct bucket *bucket = NULL;
+    struct bucket *bucket = level_bucket(&w->level[0], tick);
 
-    if (level_is_marked(&w->level[0], tick)) {
+    if (unlikely(w->ladder.in_use) && !level_is_marked(&w->level[0], tick))
+        bucket = NULL; /* its line is not needed */
+    else
         level_mark_empty(&w->level[0], tick);
-        bucket = level_bucket(&w->level[0], tick);
-    }
     wheel_cover(&w->wheel, tick, bucket);
-    hierarchical_expire_ladder(w, tick);
+    if (unlikely(w->ladder.in_use))
+        hierarchical_expire_ladder(w, tick);
 }
 
 static bool expire(struct wheel *wheel, uint64_t limit)
@@ -267,22 +268,32 @@ static bool expire(struct wheel *wheel, uint64_t limit)
     return false;
 }
 
+/* The ladder first: it may file some in the lowest level. */
+static __attribute__((noinline)) bool has_current_beside_ladder(struct hierarchical *w,
+                                                                uint64_t now, uint32_t most)
+{
+    const struct bucket *bucket = level_bucket(&w->level[0], w->wheel.current);
+    uint64_t end = wheel_tick_time(&w->wheel, w->wheel.current), earliest, sharing;
+    bool moved;
+
+    hierarchical_look_to_ladder(w, end + 1, &moved);
+    earliest = ladder_first(&w->ladder);
+    sharing = ladder_count(&w->ladder, end, AGENDA_FRONT);
+    if (level_is_marked(&w->level[0], w->wheel.current) && !bucket_is_empty(bucket)) {
+        earliest = min_u64(earliest, bucket->earliest);
+        sharing += bucket_at_most(bucket);
+    }
+    return earliest <= now && sharing <= most;
+}
+
 static bool has_current(struct wheel *wheel, uint64_t now, uint32_t most)
 {
     struct hierarchical *w = hierarchical(wheel);
-    uint64_t end = wheel_tick_time(wheel, wheel->current), earliest = UINT64_MAX, sharing = 0;
-    bool moved;
+    const struct bucket *bucket = level_bucket(&w->level[0], wheel->current);
 
-    hierarchical_look_to_ladder(w, end + 1, &moved); /* it may file some here, so it comes first */
-    if (level_is_marked(&w->level[0], wheel->current)) {
-        const struct bucket *bucket = level_bucket(&w->level[0], wheel->current);
-        sharing = bucket_at_most(bucket);
-        if (sharing > 0)
-            earliest = bucket->earliest;
-    }
-    sharing += ladder_count(&w->ladder, end, AGENDA_FRONT);
-    earliest = min_u64(earliest, ladder_first(&w->ladder));
-    return earliest <= now && sharing <= most;
+    if (unlikely(w->ladder.in_use))
+        return has_current_beside_ladder(w, now, most);
+    return !bucket_is_empty(bucket) && bucket->earliest <= now && bucket_at_most(bucket) <= most;
 }
 
 static void take_current(struct wheel *wheel)
