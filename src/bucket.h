@@ -18,12 +18,13 @@
  *      the canceller that way.
  *   S3 What such a look has read counts only if the slot still holds the timeout afterwards. Then,
  *      by S1, it was there all the time. (A block is never unmapped.)
- *   S4 A timeout that is alone (timeout_is_alone) when it is filed is marked in its slot. It gets a
- *      handle in its own task, when it is in no slot, or from a visitor, who is shown it out of its
- *      slot: then it comes back without the mark. So nobody but the worker empties a slot with a
- *      mark, and he needs no read-modify-write for it, nor for a look; and on a rung of the ladder
- *      its `where` may be stale (ladder.h). With an executor a task runs while its timeout lies in
- *      a bucket: there is no mark in that one.
+ *   S4 A timeout that is alone (timeout_is_alone) when it is filed, and still as it was met, is
+ *      marked in its slot. It gets a handle in its own task, when it is in no slot, or from a
+ *      visitor, who is shown it out of its slot: then it comes back without the mark. So nobody but
+ *      the worker empties a slot with a mark, or changes the word, and he needs no
+ *      read-modify-write for it, nor for a look; and on a rung of the ladder its `where` may be
+ *      stale (ladder.h). With an executor a task runs while its timeout lies in a bucket: there is
+ *      no mark in that one.
  *
  * So a slot may become a hole at any moment, and what the worker counts are upper bounds: filled,
  * and not emptied by him. (In a chunk whose timeouts all have the mark, one that is not `shared`,
@@ -174,10 +175,16 @@ static inline _Atomic uint64_t *slot_of_where(uint64_t where)
     return (where & 3) == 2 ? (_Atomic uint64_t *)(uintptr_t)(where & ~UINT64_C(3)) : NULL;
 }
 
-/* What is filed, with the mark of S4 if that is due. */
-static inline uint64_t packed_filed(const hwt_timeout *timeout, uint64_t key)
+/*
+ * What is filed by that deadline, with the mark of S4 if that is due. The references first: whoever
+ * gave up his may have cancelled or moved it since the worker met it.
+ */
+static inline uint64_t packed_filed(const hwt_timeout *timeout, uint64_t deadline, uint64_t key)
 {
-    return packed_of_key(timeout, key) | (timeout_is_alone(timeout) ? PACKED_ALONE : 0);
+    bool alone = timeout_is_alone(timeout) &&
+                 load_relaxed(&timeout->word) == word_make(deadline, WORD_PENDING);
+
+    return packed_of_key(timeout, key) | (alone ? PACKED_ALONE : 0);
 }
 
 /* What the chunk that it is filled into becomes by it: RING_SHARED, or nothing. */

@@ -129,7 +129,7 @@ HOT void insert(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout
         agenda_add(&wheel->agenda, timeout, deadline);
         return;
     }
-    packed = packed_filed(timeout, wheel_key(wheel, deadline, tick));
+    packed = packed_filed(timeout, deadline, wheel_key(wheel, deadline, tick));
     if (likely(wheel->ops->fills_chunks))
         slot = bucket_insert_last(bucket, packed, deadline);
     if (unlikely(!slot))
@@ -167,7 +167,8 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
                 wheel_insert(wheel, timeout, deadline);
             else if (unlikely(!bucket_insert(
                          due, &wheel->store,
-                         packed_filed(timeout, agenda_key(&wheel->agenda, deadline)), deadline)))
+                         packed_filed(timeout, deadline, agenda_key(&wheel->agenda, deadline)),
+                         deadline)))
                 agenda_add(&wheel->agenda, timeout, deadline);
         }
     }

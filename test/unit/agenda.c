@@ -183,7 +183,7 @@ static void add_tick(struct play *p, size_t count, enum shape shape, bool sort_l
     for (size_t i = 0; i < count; i++) {
         uint64_t deadline = shaped(p, shape);
         hwt_timeout *timeout = make(p, deadline);
-        uint64_t packed = packed_filed(timeout, agenda_key(&p->agenda, deadline));
+        uint64_t packed = packed_filed(timeout, deadline, agenda_key(&p->agenda, deadline));
         if (!bucket_insert(&p->due, &p->store, packed, deadline))
             agenda_add(&p->agenda, timeout, deadline);
         if (sort_later)

@@ -867,7 +867,8 @@ Test(bucket, what_is_alone_is_marked)
 
     for (size_t i = 0; i < count; i++) {
         store_relaxed(&r->node[i].refs, 1 + i % 2);
-        cr_assert(bucket_insert(&r->bucket, &r->store, packed_filed(&r->node[i], i), i));
+        store_relaxed(&r->node[i].word, word_make(i, WORD_PENDING));
+        cr_assert(bucket_insert(&r->bucket, &r->store, packed_filed(&r->node[i], i, i), i));
         cr_assert_eq((slot_of(&r->node[i]) & PACKED_ALONE) != 0, i % 2 == 0);
         cr_assert_eq(packed_key_from(slot_of(&r->node[i]), 0), i);
     }
@@ -890,6 +891,24 @@ Test(bucket, what_is_alone_is_marked)
     rack_close(r);
 }
 
+/* Whoever gave up the last handle meanwhile may have ended it, or moved it: a notice will come. */
+Test(bucket, what_has_changed_since_it_was_met_is_not_marked)
+{
+    struct rack *r = rack_open();
+    hwt_timeout *timeout = &r->node[0];
+
+    store_relaxed(&timeout->refs, 1);
+    store_relaxed(&timeout->word, word_make(5, WORD_PENDING));
+    cr_assert(packed_filed(timeout, 5, 5) & PACKED_ALONE);
+    store_relaxed(&timeout->word, word_make(5, WORD_CANCELLED));
+    cr_assert_not(packed_filed(timeout, 5, 5) & PACKED_ALONE);
+    store_relaxed(&timeout->word, word_make(4, WORD_NUDGED));
+    cr_assert_not(packed_filed(timeout, 5, 5) & PACKED_ALONE);
+    store_relaxed(&timeout->word, word_make(9, WORD_PENDING));
+    cr_assert_not(packed_filed(timeout, 5, 5) & PACKED_ALONE);
+    rack_close(r);
+}
+
 /* A chunk of which nobody but the worker takes anything need not be looked through: until it is. */
 Test(bucket, a_chunk_is_shared_once_somebody_may_withdraw)
 {
@@ -901,7 +920,8 @@ Test(bucket, a_chunk_is_shared_once_somebody_may_withdraw)
 
     for (size_t i = 0; i < count; i++) {
         store_relaxed(&r->node[i].refs, i + 1 < count ? 1 : 2);
-        cr_assert(bucket_insert(&r->bucket, &r->store, packed_filed(&r->node[i], i), i));
+        store_relaxed(&r->node[i].word, word_make(i, WORD_PENDING));
+        cr_assert(bucket_insert(&r->bucket, &r->store, packed_filed(&r->node[i], i, i), i));
     }
     first = bucket_first_chunk(&r->bucket);
     second = bucket_next_chunk(&r->bucket, first);
