@@ -132,7 +132,8 @@ bool hierarchical_open_part(struct hierarchical *w, struct rung *rung);
 void hierarchical_expire_ladder(struct hierarchical *w, uint64_t tick);
 /*
  * It is in use. What may be below `best` is in the bottom from here on, or at least what comes
- * first, unless its slot is still being spread (L1). *moved: some were filed anew for that, in the lowest level.
+ * first, unless its slot is still being spread (L1). *moved: some were filed anew for that, in the
+ * lowest level.
  */
 void hierarchical_look_to_ladder(struct hierarchical *w, uint64_t best, bool *moved);
 /*
