@@ -128,7 +128,6 @@ void hierarchical_come_down(struct hierarchical *w, struct level *level, uint64_
 static __attribute__((noinline)) void enter_window(struct hierarchical *w, uint64_t tick)
 {
     set_ends(w, tick);
-    w->calm_until = 0;
     for (struct level *level = levels_end(w); --level > w->level;) {
         uint64_t slot = current_slot(w, level);
         if (!level_is_marked(level, slot))
