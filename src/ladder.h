@@ -89,7 +89,11 @@ static inline unsigned ladder_count(const struct ladder *ladder, uint64_t deadli
     return count;
 }
 
-/* Of the first there, which there is. Others may look at the slot (answer.h), as at any (S4). */
+/*
+ * Of the first there, which there is. Others may look at the slot, as at any (S4): answer_leave's
+ * release stores tell them of it, and pair with answer_read's loads (C22). Only the worker, or who
+ * drives, writes it.
+ */
 static inline struct sighting ladder_sight(struct ladder *ladder)
 {
     const struct entry *first = &ladder->bottom[ladder->lo];
