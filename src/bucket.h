@@ -392,6 +392,9 @@ uint64_t bucket_key_limit(const struct bucket *bucket, uint64_t from, uint64_t r
                           unsigned most);
 unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t from,
                      uint64_t limit, uint64_t *out);
+/* How many are below a limit; from `most` on it may stop. */
+unsigned bucket_count_below(const struct bucket *bucket, uint64_t from, uint64_t limit,
+                            unsigned most);
 /* Brings its chunks into an order: bucket_take takes from those with the lowest stamps first. */
 void bucket_sort_chunks(struct bucket *bucket);
 

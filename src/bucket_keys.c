@@ -106,6 +106,30 @@ unsigned bucket_skim(struct bucket *bucket, struct chunk_store *store, uint64_t 
     return count;
 }
 
+static unsigned count_below(const _Atomic uint64_t *slot, unsigned count, uint64_t from,
+                            uint64_t limit)
+{
+    unsigned below = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t packed = load_relaxed(&slot[i]);
+        below += packed && packed_key_from(packed, from) < limit;
+    }
+    return below;
+}
+
+unsigned bucket_count_below(const struct bucket *bucket, uint64_t from, uint64_t limit,
+                            unsigned most)
+{
+    unsigned count = count_below(bucket->slot, BUCKET_INLINE, from, limit);
+    const struct chunk *chunk;
+
+    for (chunk = bucket_first_chunk(bucket); chunk && count < most;
+         chunk = next_chunk(bucket, chunk))
+        count += count_below(chunk->slot, ring_used(&chunk->ring), from, limit);
+    return count;
+}
+
 /* Two lists by `next`, of falling `least`, into one. */
 static struct ring *merge_lists(struct ring *a, struct ring *b)
 {

@@ -138,6 +138,21 @@ struct bucket *ladder_open(struct ladder *ladder, struct rung *rung)
     return NULL;
 }
 
+unsigned ladder_count_all(const struct ladder *ladder, uint64_t slot, uint64_t deadline,
+                          unsigned most)
+{
+    const struct rung *rung = &ladder->rung[slot & 1];
+    unsigned count = ladder_count(ladder, deadline, most);
+    uint64_t limit = ladder_key(ladder, deadline) - rung->from + 1;
+
+    for (uint64_t part = rung_lowest(rung); count < most && part < LADDER_PARTS; part++) {
+        if (part << LADDER_PART_BITS >= limit)
+            break;
+        count += bucket_count_below(&rung->part[part], rung->from, limit, most - count);
+    }
+    return count;
+}
+
 struct sighting ladder_scan(struct ladder *ladder, struct rung *rung)
 {
     struct bucket *part = &rung->part[rung_lowest(rung)];

@@ -168,6 +168,12 @@ static inline uint64_t ladder_bound(const struct ladder *ladder, const struct ru
     return max_u64(rung->base + 1, (rung->from + (part << LADDER_PART_BITS)) << ladder->quantum);
 }
 
+/*
+ * How many there are up to `deadline`, which is in a slot that may have a rung, in that and at the
+ * bottom: told by keys, so it may be a few too many. From `most` on it may stop.
+ */
+unsigned ladder_count_all(const struct ladder *ladder, uint64_t slot, uint64_t deadline,
+                          unsigned most);
 /* Who is the first of a rung that is not empty. */
 struct sighting ladder_scan(struct ladder *ladder, struct rung *rung);
 

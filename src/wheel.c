@@ -255,7 +255,7 @@ hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
 {
     /* the pen waits for the end of the tick, whatever else is due */
-    return likely(!wheel->pen) && wheel->ops->sharing(wheel, earliest) <= SPARSE;
+    return likely(!wheel->pen) && wheel->ops->is_sparse(wheel, earliest, SPARSE);
 }
 
 /* ---- what comes next ---- */

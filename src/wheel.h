@@ -47,8 +47,8 @@ struct wheel_ops {
      * is exact, and that of *who. Without, it is that of a bucket in which there is something.
      */
     uint64_t (*earliest)(struct wheel *wheel, struct sighting *who);
-    /* At most how many share the slot of the earliest deadline, which is given. */
-    uint32_t (*sharing)(const struct wheel *wheel, uint64_t deadline);
+    /* Do no more than `most` share the slot of the earliest deadline, which is given? */
+    bool (*is_sparse)(const struct wheel *wheel, uint64_t deadline, uint32_t most);
     /* The time at which there is work to do ahead of a deadline; UINT64_MAX: none. */
     uint64_t (*prepare_at)(struct wheel *wheel);
     /* Does what work there is ahead now, and fetches what the next calls of `expire` will touch. */

@@ -184,12 +184,12 @@ static void take_current(struct wheel *wheel)
 }
 
 /* It may have been moved, and not lie in the slot of its deadline. */
-static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
+static bool is_sparse(const struct wheel *wheel, uint64_t deadline, uint32_t most)
 {
     const struct hashed *w = container_of(wheel, const struct hashed, wheel);
 
     (void)deadline;
-    return w->tree[1] ? bucket_at_most(&w->slot[tree_winner(w)]) : 0;
+    return !w->tree[1] || bucket_at_most(&w->slot[tree_winner(w)]) <= most;
 }
 
 static uint64_t prepare_at(struct wheel *wheel)
@@ -282,7 +282,7 @@ HIDDEN const struct wheel_ops wheel_hashed = {
     .has_current = has_current,
     .take_current = take_current,
     .earliest = earliest,
-    .sharing = sharing,
+    .is_sparse = is_sparse,
     .prepare_at = prepare_at,
     .prepare = prepare,
     .pop = pop,

@@ -213,14 +213,21 @@ static void prepare(struct wheel *wheel)
     hierarchical_fetch(w);
 }
 
-static uint32_t sharing(const struct wheel *wheel, uint64_t deadline)
+/* What a tick has on the ladder, sorted or not, counts as in its slot. */
+static bool tick_is_sparse(const struct hierarchical *w, uint64_t tick, uint32_t most)
 {
-    const struct hierarchical *w = container_of(wheel, const struct hierarchical, wheel);
-    uint64_t tick = max_u64(wheel_tick_of(wheel, deadline), wheel->current);
+    uint32_t count = bucket_at_most(place_of(w, tick));
 
-    return (uint32_t)min_u64(
-        UINT32_MAX, (uint64_t)bucket_at_most(bucket_of(wheel, tick)) +
-                        ladder_count(&w->ladder, wheel_tick_time(wheel, tick), AGENDA_FRONT));
+    if (likely(!w->ladder.in_use) || count > most)
+        return count <= most;
+    return ladder_count_all(&w->ladder, level_slot_of(&w->level[1], tick),
+                            wheel_tick_time(&w->wheel, tick), most - count + 1) <= most - count;
+}
+
+static bool is_sparse(const struct wheel *wheel, uint64_t deadline, uint32_t most)
+{
+    return tick_is_sparse(container_of(wheel, const struct hierarchical, wheel),
+                          max_u64(wheel_tick_of(wheel, deadline), wheel->current), most);
 }
 
 /* ---- expiry ---- */
@@ -272,17 +279,14 @@ static __attribute__((noinline)) bool has_current_beside_ladder(struct hierarchi
                                                                 uint64_t now, uint32_t most)
 {
     const struct bucket *bucket = level_bucket(&w->level[0], w->wheel.current);
-    uint64_t end = wheel_tick_time(&w->wheel, w->wheel.current), earliest, sharing;
+    uint64_t earliest;
     bool moved;
 
-    hierarchical_look_to_ladder(w, end + 1, &moved);
+    hierarchical_look_to_ladder(w, wheel_tick_time(&w->wheel, w->wheel.current) + 1, &moved);
     earliest = ladder_first(&w->ladder);
-    sharing = ladder_count(&w->ladder, end, AGENDA_FRONT);
-    if (level_is_marked(&w->level[0], w->wheel.current) && !bucket_is_empty(bucket)) {
+    if (level_is_marked(&w->level[0], w->wheel.current) && !bucket_is_empty(bucket))
         earliest = min_u64(earliest, bucket->earliest);
-        sharing += bucket_at_most(bucket);
-    }
-    return earliest <= now && sharing <= most;
+    return earliest <= now && (most == UINT32_MAX || tick_is_sparse(w, w->wheel.current, most));
 }
 
 static bool has_current(struct wheel *wheel, uint64_t now, uint32_t most)
@@ -416,7 +420,7 @@ HIDDEN const struct wheel_ops wheel_hierarchical = {
     .has_current = has_current,
     .take_current = take_current,
     .earliest = hierarchical_earliest,
-    .sharing = sharing,
+    .is_sparse = is_sparse,
     .prepare_at = hierarchical_prepare_at,
     .prepare = prepare,
     .pop = pop,

@@ -50,7 +50,6 @@ static void open_with(struct oracle *o, uint32_t slots, uint64_t tick_ns, uint64
                       size_t capacity)
 {
     oracle_open(o, HWT_WHEEL_HIERARCHICAL, tick_ns, slots, now, capacity);
-    o->crowded = true;
 }
 
 static hwt_timeout *insert_as(struct oracle *o, uint64_t deadline, bool alone)
@@ -201,6 +200,49 @@ Test(ladder, a_part_that_does_not_fit_comes_down)
     while (o.count)
         oracle_advance(&o, o.now + test_random_below(&random, TICK / 16), true);
     oracle_close(&o);
+}
+
+/* The first boundary between parts of a slot that is in the middle half of a tick. */
+static uint64_t boundary_in_tick(const struct ladder *ladder, uint64_t base)
+{
+    uint64_t boundary, part = 1;
+
+    do
+        boundary = (ladder_key(ladder, base) + (part++ << LADDER_PART_BITS)) << ladder->quantum;
+    while (boundary % TICK < TICK / 4 || boundary % TICK > TICK / 4 * 3);
+    return boundary;
+}
+
+/* The end of one part, and the start of the next: a tick counts as a whole, sorted or not. */
+Test(ladder, a_tick_in_two_parts_is_sparse_or_not_as_a_whole)
+{
+    uint64_t random = test_seed("ladder"), few[] = {2, BUCKET_INLINE - 1, BUCKET_INLINE, 100};
+
+    for (size_t i = 0; i < COUNT_OF(few); i++) {
+        uint64_t first, boundary;
+        struct oracle o;
+        bool sparse = few[i] < BUCKET_INLINE;
+        open_with(&o, 64, TICK, test_epochs[1], 3000);
+        first = slot_after_next(&o);
+        boundary = boundary_in_tick(ladder_of(&o), first);
+        for (unsigned filler = 0; filler < 2000; filler++)
+            insert_as(&o, first + slot_width(&o) / 2 + test_random_below(&random, TICK), true);
+        insert_as(&o, boundary - TICK / 8, true);
+        for (uint64_t more = 0; more < few[i]; more++)
+            insert_as(&o, boundary + TICK / 8 + test_random_below(&random, TICK / 16), true);
+        oracle_advance(&o, first, false);
+        cr_assert_eq(wheel_earliest_exact(o.wheel), boundary - TICK / 8);
+        cr_assert_eq(wheel_is_sparse(o.wheel, boundary - TICK / 8), sparse);
+        oracle_advance(&o, boundary - TICK / 8, false);
+        cr_assert_eq(o.expired, sparse);
+        cr_assert_eq(wheel_is_sparse(o.wheel, wheel_earliest(o.wheel)), sparse);
+        oracle_advance(&o, boundary + TICK / 4, false);
+        cr_assert_eq(o.expired, sparse ? 1 + few[i] : 0);
+        oracle_advance(&o, boundary / TICK * TICK + TICK, false);
+        cr_assert_eq(o.expired, 1 + few[i]);
+        oracle_drain(&o);
+        oracle_close(&o);
+    }
 }
 
 /* What holds more than a rung takes comes down to the lowest level, in turn. */
