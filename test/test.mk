@@ -95,6 +95,11 @@ check-tsan: deps
 	@$(MAKE) --no-print-directory KIND=tsan all stress-programs
 	$(call run,tsan,stress fault)
 
+.PHONY: again
+again: deps ## test: Run the random tests of the wheel for long, new seeds each time (AGAIN_SECONDS=60)
+	@$(MAKE) --no-print-directory unit-programs
+	$(call run,$(KIND),again)
+
 .PHONY: valgrind
 valgrind: deps ## closer: Run the unit tests under valgrind
 	@$(MAKE) --no-print-directory KIND=debug unit-programs stress-programs
