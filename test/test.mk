@@ -96,7 +96,7 @@ check-tsan: deps
 	$(call run,tsan,stress fault)
 
 .PHONY: again
-again: deps ## test: Run the random tests of the wheel for long, new seeds each time (AGAIN_SECONDS=60)
+again: deps ## test: Run the wheel's random tests again and again (AGAIN_SECONDS=60)
 	@$(MAKE) --no-print-directory unit-programs
 	$(call run,$(KIND),again)
 
