@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What is read off a bucket's slots and chunks alone, no timeout touched: are all keys the same,
- * which are the lowest, which chunks have the lowest stamps. For the agenda.
+ * which are the lowest, which chunks have the lowest stamps. For the agenda, and the ladder.
  */
 #include "bucket.h"
 

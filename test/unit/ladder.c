@@ -202,7 +202,7 @@ Test(ladder, a_part_that_does_not_fit_comes_down)
     oracle_close(&o);
 }
 
-/* The first boundary between parts of a slot that is in the middle half of a tick. */
+/* The first boundary between parts of a rung that is in the middle half of a tick. */
 static uint64_t boundary_in_tick(const struct ladder *ladder, uint64_t base)
 {
     uint64_t boundary, part = 1;
@@ -224,7 +224,7 @@ Test(ladder, a_tick_in_two_parts_is_sparse_or_not_as_a_whole)
         bool sparse = few[i] < BUCKET_INLINE;
         open_with(&o, 64, TICK, test_epochs[1], 3000);
         first = slot_after_next(&o);
-        boundary = boundary_in_tick(ladder_of(&o), first);
+        boundary = boundary_in_tick(ladder_of(&o), first - TICK); /* its base */
         for (unsigned filler = 0; filler < 2000; filler++)
             insert_as(&o, first + slot_width(&o) / 2 + test_random_below(&random, TICK), true);
         insert_as(&o, boundary - TICK / 8, true);
@@ -232,6 +232,7 @@ Test(ladder, a_tick_in_two_parts_is_sparse_or_not_as_a_whole)
             insert_as(&o, boundary + TICK / 8 + test_random_below(&random, TICK / 16), true);
         oracle_advance(&o, first, false);
         cr_assert_eq(wheel_earliest_exact(o.wheel), boundary - TICK / 8);
+        cr_assert_eq(ladder_of(&o)->hi - ladder_of(&o)->lo, 1, "the others are in the next part");
         cr_assert_eq(wheel_is_sparse(o.wheel, boundary - TICK / 8), sparse);
         oracle_advance(&o, boundary - TICK / 8, false);
         cr_assert_eq(o.expired, sparse);
