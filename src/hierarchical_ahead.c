@@ -138,9 +138,9 @@ static __attribute__((noinline)) uint64_t earliest_on_ladder(struct hierarchical
     return hierarchical_unsorted_earliest(w, best, who);
 }
 
-uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who)
+static __attribute__((noinline)) uint64_t earliest_by_levels(struct hierarchical *w,
+                                                             struct sighting *who)
 {
-    struct hierarchical *w = hierarchical(wheel);
     uint64_t best;
     bool moved;
 
@@ -155,6 +155,24 @@ uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who)
             best = earliest_above(w, best, who, &moved);
     } while (moved);
     return best;
+}
+
+/* Mostly, where ticks are sparse: nothing is in the lowest level, nor near enough above it. */
+static bool bottom_is_next(const struct hierarchical *w)
+{
+    return w->level->first == UINT64_MAX && ladder_has_bottom(&w->ladder) &&
+           ladder_first(&w->ladder) <= begin_above(w);
+}
+
+uint64_t hierarchical_earliest(struct wheel *wheel, struct sighting *who)
+{
+    struct hierarchical *w = hierarchical(wheel);
+
+    if (!bottom_is_next(w))
+        return earliest_by_levels(w, who);
+    if (who)
+        *who = ladder_sight(&w->ladder);
+    return ladder_first(&w->ladder);
 }
 
 /* ---- fetching ---- */
@@ -179,8 +197,6 @@ void hierarchical_fetch(struct hierarchical *w)
     const struct level *lowest = &w->level[0];
     uint64_t *tick = w->fetched, current = w->wheel.current;
 
-    if (w->ladder.in_use)
-        ladder_fetch(&w->ladder);
     if (lowest->first == UINT64_MAX || tick[0] >= current) /* none has expired since */
         return;
     if (unlikely(tick[1] < current)) { /* more than one has */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "ladder.h"
 
-#define FETCH_TIMEOUTS  8 /* entries ahead */
-#define FETCH_ARGUMENTS 4
-
 struct ladder_memory {
     struct bucket part[2][LADDER_PARTS];
     alignas(CACHE_LINE) struct entry bottom[AGENDA_FRONT];
@@ -35,8 +32,9 @@ void ladder_init(struct ladder *ladder, struct agenda *agenda, struct chunk_stor
 static void set_bottom(struct ladder *ladder, unsigned count)
 {
     ladder->in_use = true;
-    ladder->lo = ladder->timeouts = ladder->arguments = 0;
+    ladder->lo = 0;
     ladder->hi = count;
+    ladder_fetch(ladder, LADDER_FETCH_TIMEOUTS);
 }
 
 void ladder_sort(struct ladder *ladder, unsigned count, uint64_t base)
@@ -55,6 +53,7 @@ void ladder_expire(struct ladder *ladder, uint64_t deadline)
         return;
     agenda_add_sorted(ladder->agenda, ladder->bottom + ladder->lo, count);
     ladder_drop(ladder, count);
+    ladder_fetch(ladder, count);
 }
 
 hwt_timeout *ladder_pop(struct ladder *ladder)
@@ -74,23 +73,6 @@ hwt_timeout *ladder_pop(struct ladder *ladder)
             return timeout;
     }
     return NULL;
-}
-
-void ladder_fetch(struct ladder *ladder)
-{
-    const struct entry *bottom = ladder->bottom;
-    unsigned left = ladder->hi - ladder->lo;
-    unsigned timeouts = ladder->lo + (left < FETCH_TIMEOUTS ? left : FETCH_TIMEOUTS);
-    unsigned arguments = ladder->lo + (left < FETCH_ARGUMENTS ? left : FETCH_ARGUMENTS);
-
-    if (ladder->timeouts < ladder->lo)
-        ladder->timeouts = ladder->lo;
-    if (ladder->arguments < ladder->lo)
-        ladder->arguments = ladder->lo;
-    for (; ladder->arguments < arguments; ladder->arguments++)
-        __builtin_prefetch(bottom[ladder->arguments].timeout->arg, 1);
-    for (; ladder->timeouts < timeouts; ladder->timeouts++)
-        __builtin_prefetch(bottom[ladder->timeouts].timeout, 1);
 }
 
 /* ---- the rungs ---- */

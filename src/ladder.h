@@ -43,11 +43,10 @@ struct ladder {
     size_t most;               /* what a rung takes, so that its parts mostly fit into the bottom */
     struct entry *bottom;
 
-    bool in_use;                  /* it may hold something */
-    unsigned lo, hi;              /* of the bottom */
-    unsigned timeouts, arguments; /* so far they have been fetched */
-    _Atomic uint64_t head;        /* a slot that holds the first one there, if somebody has asked */
-    struct rung rung[2];          /* by the slot's last bit */
+    bool in_use;           /* it may hold something */
+    unsigned lo, hi;       /* of the bottom */
+    _Atomic uint64_t head; /* a slot that holds the first one there, if somebody has asked */
+    struct rung rung[2];   /* by the slot's last bit */
 };
 
 /* Bytes, a multiple of cache lines, and untouched until something is put here. */
@@ -110,12 +109,36 @@ static inline void ladder_drop(struct ladder *ladder, unsigned count)
     ladder->lo += count;
 }
 
+/* Fetches what comes near now that the first `count` are not there: so many behind the first. */
+#define LADDER_FETCH_TIMEOUTS  8
+#define LADDER_FETCH_ARGUMENTS 4 /* what their tasks will be called with */
+HOT void ladder_fetch(const struct ladder *ladder, unsigned count)
+{
+    const struct entry *first = &ladder->bottom[ladder->lo];
+    unsigned left = ladder->hi - ladder->lo, here;
+
+    here = count < LADDER_FETCH_ARGUMENTS ? LADDER_FETCH_ARGUMENTS - count : 0;
+    for (; here < LADDER_FETCH_ARGUMENTS && here < left; here++)
+        __builtin_prefetch(first[here].timeout->arg, 1);
+    here = count < LADDER_FETCH_TIMEOUTS ? LADDER_FETCH_TIMEOUTS - count : 0;
+    for (; here < LADDER_FETCH_TIMEOUTS && here < left; here++)
+        __builtin_prefetch(first[here].timeout, 1);
+}
+
+/* Hands out the first, which there is. */
+static inline hwt_timeout *ladder_take(struct ladder *ladder)
+{
+    hwt_timeout *timeout = ladder->bottom[ladder->lo].timeout;
+
+    ladder_drop(ladder, 1);
+    ladder_fetch(ladder, 1);
+    return timeout;
+}
+
 /* All up to `deadline` goes into the agenda. */
 void ladder_expire(struct ladder *ladder, uint64_t deadline);
 /* Any one, of the rungs, too, PLACE_ADRIFT afterwards; NULL: there is none. */
 hwt_timeout *ladder_pop(struct ladder *ladder);
-/* Fetches the next few that have not been, and what their tasks will be called with. */
-void ladder_fetch(struct ladder *ladder);
 
 /*
  * What is alone, `count` of agenda_sort_from(), as bucket_take hands it out: to the bottom, which

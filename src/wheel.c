@@ -235,11 +235,22 @@ static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
     return true;
 }
 
+/* Most ticks of an event loop have one: it need not go over the agenda. */
+static hwt_timeout *take_lone(struct wheel *wheel, uint64_t now)
+{
+    if (!wheel->ops->take_lone || unlikely(wheel->pen != NULL) || !agenda_is_empty(&wheel->agenda))
+        return NULL;
+    return wheel->ops->take_lone(wheel, now);
+}
+
 hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
 {
     uint64_t limit = wheel_tick_floor(wheel, now);
+    hwt_timeout *lone = take_lone(wheel, now);
     const struct entry *first;
 
+    if (lone)
+        return lone;
     for (;;) {
         while ((first = agenda_first(&wheel->agenda)) != NULL) {
             uint64_t deadline = first->deadline;

@@ -38,6 +38,11 @@ struct wheel_ops {
      * after it. False: there is none, and `current` is the tick after `limit`.
      */
     bool (*expire)(struct wheel *wheel, uint64_t limit);
+    /*
+     * Where the agenda is empty: if the next tick has but one, which lies ready, and is due, that,
+     * and the tick is covered. NULL: the others below will tell. Or there is no such call.
+     */
+    hwt_timeout *(*take_lone)(struct wheel *wheel, uint64_t now);
     /* Is something due at the current tick, and has a slot that no more than `most` share? */
     bool (*has_current)(struct wheel *wheel, uint64_t now, uint32_t most);
     /* Hands all that is due at the current tick to wheel_cover, and stays there. */

@@ -274,6 +274,39 @@ static bool expire(struct wheel *wheel, uint64_t limit)
     return false;
 }
 
+/* The bottom's first, of which there are two: if the second is in another tick. */
+static __attribute__((noinline)) hwt_timeout *take_first(struct hierarchical *w, uint64_t now)
+{
+    const struct entry *first = &w->ladder.bottom[w->ladder.lo];
+    uint64_t tick = wheel_tick_of(&w->wheel, first->deadline);
+    uint64_t end = wheel_tick_time(&w->wheel, tick);
+    const struct level *above = &w->level[1];
+    hwt_timeout *timeout;
+
+    if (first->deadline > now || first[1].deadline <= end ||
+        level_slot_of(above, tick) != current_slot(w, above))
+        return NULL;
+    timeout = ladder_take(&w->ladder);
+    w->wheel.covered = end;
+    w->wheel.witness.slot = NULL; /* it was the earliest */
+    w->wheel.current = tick;
+    if (end > now) /* the tick is not over */
+        return timeout;
+    w->wheel.current++; /* in the same window, as the second */
+    if (is_any_coming(w))
+        trickle(w);
+    return timeout;
+}
+
+static hwt_timeout *take_lone(struct wheel *wheel, uint64_t now)
+{
+    struct hierarchical *w = hierarchical(wheel);
+
+    if (w->level->first != UINT64_MAX || w->ladder.hi - w->ladder.lo < 2)
+        return NULL;
+    return take_first(w, now);
+}
+
 /* The ladder first: it may file some in the lowest level. */
 static __attribute__((noinline)) bool has_current_beside_ladder(struct hierarchical *w,
                                                                 uint64_t now, uint32_t most)
@@ -417,6 +450,7 @@ HIDDEN const struct wheel_ops wheel_hierarchical = {
     .bucket_of = bucket_of,
     .fills_chunks = true,
     .expire = expire,
+    .take_lone = take_lone,
     .has_current = has_current,
     .take_current = take_current,
     .earliest = hierarchical_earliest,

@@ -246,6 +246,100 @@ Test(ladder, a_tick_in_two_parts_is_sparse_or_not_as_a_whole)
     }
 }
 
+/* Every so many ticks one, in a slot that fits; and the worker is at the first. */
+static void enter_sparse_slot(struct oracle *o, uint64_t ticks)
+{
+    uint64_t first = slot_after_next(o);
+
+    for (uint64_t at = 0; at < slot_width(o); at += ticks * TICK)
+        insert_as(o, first + at + TICK / 2, true);
+    oracle_advance(o, first + TICK / 2, true);
+    cr_assert(ladder_has_bottom(ladder_of(o)));
+    cr_assert(agenda_is_empty(&o->wheel->agenda));
+}
+
+/* Whether its tick is on, over, or over for long; and others may still come to that. */
+Test(ladder, what_is_alone_in_its_tick_does_not_go_over_the_agenda)
+{
+    struct oracle o;
+
+    open_with(&o, 64, TICK, test_epochs[1], 300);
+    enter_sparse_slot(&o, 4);
+    while (o.count > 2) {
+        uint64_t next = oracle_earliest(&o);
+        hwt_timeout *taken;
+        cr_assert_eq(wheel_earliest_exact(o.wheel), next);
+        cr_assert(wheel_is_sparse(o.wheel, next));
+        o.now = next - 1;
+        cr_assert_null(wheel_take_due(o.wheel, o.now, true), "G1");
+        o.now = next + o.count % 3 * TICK; /* the tick is not over, is, or was */
+        taken = wheel_take_due(o.wheel, o.now, o.count % 2);
+        cr_assert_eq(taken, o.sorted[0]);
+        cr_assert(agenda_is_empty(&o.wheel->agenda));
+        cr_assert_geq(o.wheel->covered, next);
+        cr_assert_eq(o.wheel->current,
+                     wheel_tick_floor(o.wheel, o.wheel->covered) + (o.wheel->covered <= o.now));
+        oracle_forget(&o, taken);
+        insert_as(&o, o.now + 1, o.count % 2); /* in a tick that is covered, or the next one */
+        oracle_check_exact(&o);
+        oracle_advance(&o, o.now + 1, true);
+    }
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+/* It waits on the agenda, with its old deadline: who is alone by now is not let past it. */
+Test(ladder, what_was_moved_later_has_its_turn_before_what_is_alone)
+{
+    struct oracle o;
+
+    for (int where = -1; where <= 1; where += 2) {
+        hwt_timeout *moved;
+        open_with(&o, 64, TICK, test_epochs[1], 300);
+        enter_sparse_slot(&o, 4);
+        insert_as(&o, o.now + TICK, false);
+        moved = insert_as(&o, o.now + TICK + 1, false);
+        oracle_advance(&o, o.now + TICK, true);
+        cr_assert_eq(o.sorted[0], moved);
+        cr_assert_not(agenda_is_empty(&o.wheel->agenda));
+        oracle_move_later(&o, moved, oracle_deadline(o.sorted[1]) + (uint64_t)where);
+        cr_assert_eq(oracle_advance(&o, o.now + 3 * TICK + 1, true), 2);
+        oracle_drain(&o);
+        oracle_close(&o);
+    }
+}
+
+/* The bottom is the next slot's, and so is what comes before that, but it lies two levels above. */
+Test(ladder, what_is_alone_in_the_next_slot_waits_until_that_is_entered)
+{
+    const struct level *third;
+    uint64_t slot, start;
+    struct oracle o;
+
+    open_with(&o, 512, TICK, test_epochs[1], 3201);
+    third = &wheel_of(&o)->level[2];
+    slot = level_slot_of(third, o.wheel->current) + 2;
+    start = wheel_tick_time(o.wheel, level_first_tick(third, slot));
+    insert_as(&o, start + 1, true); /* the last one to come down */
+    while (o.count < 2001)
+        insert_as(&o, start + 10 * slot_width(&o) + o.count * TICK, true);
+    oracle_advance(&o, start - 3 * slot_width(&o), true);
+    while (o.count < 3101)
+        insert_as(&o, start + (2 + o.count % 1500) * TICK, true);
+    for (uint64_t tick = 0; tick < 50; tick++)
+        insert_as(&o, start - slot_width(&o) + tick * TICK, false);
+    for (uint64_t tick = 0; tick < 50; tick++)
+        oracle_advance(&o, start - slot_width(&o) + tick * TICK, true);
+    oracle_check_exact(&o);
+    cr_assert_gt(ladder_of(&o)->hi - ladder_of(&o)->lo, 1);
+    cr_assert_gt(bucket_at_most(level_bucket(third, slot)), 0);
+    oracle_check_exact(&o);
+    cr_assert_eq(oracle_advance(&o, start + 5 * TICK, true), 5);
+    while (o.count)
+        oracle_advance(&o, o.now + test_random_below(&o.random, 20 * TICK), true);
+    oracle_close(&o);
+}
+
 /* What holds more than a rung takes comes down to the lowest level, in turn. */
 Test(ladder, a_slot_that_is_too_crowded_comes_down)
 {
