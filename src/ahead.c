@@ -49,11 +49,11 @@ bool ahead_look_now(hwt_timer *timer)
     return found;
 }
 
-void ahead_look_on(hwt_timer *timer, uint64_t ns)
+void ahead_look_on_now(hwt_timer *timer, uint64_t ns)
 {
     uint64_t end = deadline_after(timer->worker.passed, ns);
 
-    while (ahead_look(timer) && timer_now(timer) < end)
+    while (ahead_look_now(timer) && timer_now(timer) < end)
         continue;
 }
 

@@ -324,7 +324,7 @@ void file_nudged_later(hwt_timer *timer, hwt_timeout *timeout)
     lower_later(&timer->worker, timeout, timeout_deadline(timeout));
 }
 
-static void bury_dropped(hwt_timer *timer)
+void file_bury_noticed(hwt_timer *timer)
 {
     hwt_timeout *timeout;
 
@@ -343,7 +343,7 @@ void file_noticed(hwt_timer *timer, hwt_timeout *timeout)
     case PLACE_SHELF: fellows_remove(&w->shelf, timeout); break;
     default:
         if (unlikely(!wheel_remove_over(w->wheel, timeout))) {
-            bury_dropped(timer);
+            file_bury_noticed(timer);
             return;
         }
     }
@@ -371,13 +371,10 @@ void file_free(hwt_timer *timer, hwt_timeout *timeout)
     }
 }
 
-void file_return_some(hwt_timer *timer)
+void file_return_batches(hwt_timer *timer)
 {
     struct pool_return *returns = timer->worker.returns;
 
-    bury_dropped(timer);
-    if (likely(!timer->worker.may_return))
-        return;
     timer->worker.may_return = false;
     for (unsigned i = 0; lanes_next_used(&timer->lanes, &i);) {
         if (returns[i - 1].count >= WORTH_RETURNING)
@@ -387,7 +384,7 @@ void file_return_some(hwt_timer *timer)
 
 void file_return_all(hwt_timer *timer)
 {
-    bury_dropped(timer);
+    file_bury_noticed(timer);
     for (unsigned i = 0; i < timer->lanes.count; i++)
         pool_return_flush(&timer->worker.returns[i], i);
 }

@@ -52,11 +52,20 @@ void file_noticed(hwt_timer *timer, hwt_timeout *timeout);
 void file_bury(hwt_timer *timer, hwt_timeout *timeout);
 /* The same, and nobody else has one: its block is free. */
 void file_free(hwt_timer *timer, hwt_timeout *timeout);
+/* Those whose notice came while they could not be taken out, and that the wheel has met since. */
+void file_bury_noticed(hwt_timer *timer);
 /*
  * What was buried goes back to the pool, where there are some of a lane; a few can wait: small
  * batches make the depot's next users wait for memory.
  */
-void file_return_some(hwt_timer *timer);
+void file_return_batches(hwt_timer *timer);
+static inline void file_return_some(hwt_timer *timer)
+{
+    if (wheel_has_noticed(timer->worker.wheel))
+        file_bury_noticed(timer);
+    if (unlikely(timer->worker.may_return))
+        file_return_batches(timer);
+}
 void file_return_all(hwt_timer *timer);
 
 /* Between two passes: shows all that the worker holds. Nothing is filed or removed meanwhile. */

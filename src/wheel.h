@@ -138,6 +138,10 @@ static inline hwt_timeout *wheel_take_noticed(struct wheel *wheel)
 {
     return agenda_take_dropped(&wheel->agenda);
 }
+static inline bool wheel_has_noticed(const struct wheel *wheel)
+{
+    return unlikely(wheel->agenda.dropped != NULL);
+}
 
 /*
  * The next that is due at `now`, in order, its place stale; NULL: nothing is. The tick that is not
