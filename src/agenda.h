@@ -6,13 +6,13 @@
  * its neighbours.
  *
  * At its head lies the front, a sorted array of up to AGENDA_FRONT entries. A tick with no more
- * goes there at once: a distribution by the keys of the slots (bucket.h), then by insertion. What
- * does not fit waits in parts, unsorted: a radix heap. The rank of an entry is its deadline and its
- * stamp as one number of 21 digits (64 each). An entry lies at the level of the highest digit in
- * which its rank differs from `last`, a lower bound of all that waits, in the part of that digit's
- * value. So the lowest part in use holds the lowest ranks; when the front is empty, that part goes
- * into it, or is distributed over the levels below if it is too large. Only where the key cannot
- * tell (equal deadlines, ticks of more than 4 ms) are their words and stamps looked at.
+ * goes there at once: a distribution by the keys of the slots (bucket_slot.h), then by insertion.
+ * What does not fit waits in parts, unsorted: a radix heap. The rank of an entry is its deadline
+ * and its stamp as one number of 21 digits (64 each). An entry lies at the level of the highest
+ * digit in which its rank differs from `last`, a lower bound of all that waits, in the part of that
+ * digit's value. So the lowest part in use holds the lowest ranks; when the front is empty, that
+ * part goes into it, or is distributed over the levels below if it is too large. Only where the key
+ * cannot tell (equal deadlines, ticks of more than 4 ms) are their words and stamps looked at.
  *
  *   A1 the front is sorted, and holds all ranks below `bound`; no part holds a lower one, but for
  *      timeouts that were moved: a key, like a deadline of the wheel, is a lower bound.

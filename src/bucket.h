@@ -5,48 +5,27 @@
  * can prefetch ahead. The first few slots lie in the bucket itself, so that sparse wheels need no
  * chunks at all.
  *
- * A slot packs a timeout's address with 21 bits of its deadline, the `key`, so that what is due can
- * be brought into a rough order without touching the timeouts (agenda.h).
- *
- * A timeout's `where` is the address of the slot that holds it. By that a canceller who has won the
- * word takes it out himself (bucket_withdraw): its block is free at once, and the worker is told
- * nothing. The rules:
- *   S1 Only the worker fills a slot, last of all that he does with the timeout.
- *   S2 A slot is emptied by one atomic exchange or compare-and-swap, by the worker or a canceller.
- *      Whoever emptied it has the timeout; nobody else touches it, but for a look at its word. Who
- *      finds it empty does so with acquire: stop, which then frees what it lies in, has waited for
- *      the canceller that way.
- *   S3 What such a look has read counts only if the slot still holds the timeout afterwards. Then,
- *      by S1, it was there all the time. (A block is never unmapped.)
- *   S4 A timeout that is alone (timeout_is_alone) when it is filed, and still as it was met, is
- *      marked in its slot. It gets a handle in its own task, when it is in no slot, or from a
- *      visitor, who is shown it out of its slot: then it comes back without the mark. So nobody but
- *      the worker empties a slot with a mark, or changes the word, and he needs no
- *      read-modify-write for it, nor for a look; and on a rung of the ladder its `where` may be
- *      stale (ladder.h). With an executor a task runs while its timeout lies in a bucket: there is
- *      no mark in that one.
- *
- * So a slot may become a hole at any moment, and what the worker counts are upper bounds: filled,
- * and not emptied by him. (In a chunk whose timeouts all have the mark, one that is not `shared`,
- * they are exact.) Chunks stay filled in proportion all the same (B1 to B3), as far as he
- * knows: when he takes something out, and when he looks through the chunks in use, a few at a time,
- * before one is taken that was never used. When he has looked at all of them, n timeouts need no
- * more than 4 n / 15 small chunks, or large ones of the same size, wherever they lie and whatever
- * was removed (a chunk for five where they are spread worst; a large chunk that has just been
- * begun):
+ * A canceller may empty a slot at any moment (bucket_slot.h), so what the worker counts are upper
+ * bounds: filled, and not emptied by him. (In a chunk whose timeouts all have the mark of S4, one
+ * that is not `shared`, they are exact.) Chunks stay filled in proportion all the same (B1 to B3),
+ * as far as he knows: when he takes something out, and when he looks through the chunks in use, a
+ * few at a time, before one is taken that was never used. When he has looked at all of them, n
+ * timeouts need no more than 4 n / 15 small chunks, or large ones of the same size, wherever they
+ * lie and whatever was removed (a chunk for five where they are spread worst; a large chunk that
+ * has just been begun):
  *   B1 no chunk is empty, and the first one has more timeouts than would fit into the bucket;
  *   B2 a large chunk with few, the first one with what is in the bucket, is replaced by a small one
  *      or two, if they are free;
  *   B3 two neighbours that would fill half of one are merged.
  *
- * Worker only, all of it, but for bucket_withdraw. A bucket lies where it stays: a canceller who
- * comes too late may look at a slot long after it was emptied.
+ * Worker only, all of it. A bucket lies where it stays: a canceller who comes too late may look at
+ * a slot long after it was emptied.
  */
 #ifndef HWT_BUCKET_H
 #define HWT_BUCKET_H
 
+#include "bucket_slot.h"
 #include "chunk.h"
-#include "timeout.h"
 
 #define BUCKET_INLINE     4
 #define BUCKET_INLINE_ALL ((1u << BUCKET_INLINE) - 1)
@@ -161,87 +140,10 @@ static inline bool bucket_is_empty(const struct bucket *bucket)
     return !bucket_has_chunks(bucket) && !bucket_inline_any(bucket);
 }
 
-/* ---- slots and places ---- */
-
-/* `where` of a timeout in a bucket's slot. Of one in a lane's the lowest bit is set (lane.h). */
-static inline uint64_t where_of_slot(_Atomic uint64_t *slot)
-{
-    return (uint64_t)(uintptr_t)slot | 2;
-}
-
-/* NULL: it is in none. */
-static inline _Atomic uint64_t *slot_of_where(uint64_t where)
-{
-    return (where & 3) == 2 ? (_Atomic uint64_t *)(uintptr_t)(where & ~UINT64_C(3)) : NULL;
-}
-
-/*
- * What is filed by that deadline, with the mark of S4 if that is due. The references first: whoever
- * gave up his may have cancelled or moved it since the worker met it.
- */
-static inline uint64_t packed_filed(const hwt_timeout *timeout, uint64_t deadline, uint64_t key)
-{
-    bool alone = timeout_is_alone(timeout) &&
-                 load_relaxed(&timeout->word) == word_make(deadline, WORD_PENDING);
-
-    return packed_of_key(timeout, key) | (alone ? PACKED_ALONE : 0);
-}
-
 /* What the chunk that it is filled into becomes by it: RING_SHARED, or nothing. */
 static inline uint64_t packed_shared(uint64_t packed)
 {
     return packed & PACKED_ALONE ? 0 : RING_SHARED;
-}
-
-/* S1. From here on the timeout may be gone at any moment. */
-static inline void slot_fill(_Atomic uint64_t *slot, uint64_t packed, enum timeout_place place)
-{
-    hwt_timeout *timeout = packed_timeout(packed);
-
-    timeout->place = (uint8_t)place;
-    store_release(&timeout->where, where_of_slot(slot)); /* with it, the chunk's memory */
-    store_release(slot, packed);                         /* pairs with whoever empties it */
-}
-
-/* S2. The packed timeout, which is the caller's from here on; 0: it was a hole. */
-static inline uint64_t slot_empty(_Atomic uint64_t *slot)
-{
-    uint64_t packed = load_acquire(slot);
-
-    if (!(packed & PACKED_ALONE))
-        return packed ? exchange_acq_rel(slot, 0) : 0;
-    store_relaxed(slot, 0); /* S4 */
-    return packed;
-}
-
-/*
- * S3. A look at the slot alone would not do: a read-modify-write comes before the emptying, or
- * finds it, and if it comes before, so does all that was read until now. A look that finds it
- * emptied acquires that, too: the worker may find the bucket empty by it, and stop go by that (C6).
- */
-static inline bool slot_still_holds(_Atomic uint64_t *slot, uint64_t packed)
-{
-    uint64_t held = packed;
-
-    if (load_acquire(slot) != packed)
-        return false;
-    return packed & PACKED_ALONE || cas_acq_rel(slot, &held, packed); /* S4 */
-}
-
-/*
- * Any thread that has won the word from PENDING or DISPATCHED: takes it out of its bucket. False:
- * it is in none, or on its way from one slot to another. True: the worker has no part in it any
- * more, and nothing of the timer may be touched (C6).
- */
-static inline bool bucket_withdraw(const hwt_timeout *timeout)
-{
-    _Atomic uint64_t *slot = slot_of_where(load_acquire(&timeout->where));
-    uint64_t held;
-
-    if (unlikely(!slot))
-        return false;
-    held = load_relaxed(slot);
-    return packed_timeout(held) == timeout && cas_acq_rel(slot, &held, 0);
 }
 
 /* ---- filing (bucket.c) ---- */
@@ -405,12 +307,6 @@ bool bucket_is_shared(const struct bucket *bucket);
 /* Looks as far as the first that it holds; chunks of holes that are in the way are freed. */
 bool bucket_has_any(struct bucket *bucket, struct chunk_store *store);
 
-/* One of them, as it was seen: its slot tells whether it is still there (slot_still_holds). */
-struct sighting {
-    _Atomic uint64_t *slot; /* NULL: of none */
-    uint64_t packed;
-    uint64_t deadline;
-};
 /*
  * The one with the exact earliest deadline; looks until one reaches the bucket's bound, which it
  * then makes exact. `key`: that of the bound. Mostly it is of the one that is looked for, and no

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a bucket holds, looked at where it lies (bucket.h, S2 and S3): is there anything, which is
- * the earliest, what is to be fetched, what a visitor is shown. Nothing leaves its slot for longer
- * than a look.
+ * What a bucket holds, looked at where it lies (bucket_slot.h, S2 and S3): is there anything, which
+ * is the earliest, what is to be fetched, what a visitor is shown. Nothing leaves its slot for
+ * longer than a look.
  */
 #include "bucket.h"
 

@@ -7,8 +7,8 @@
  * The store of a wheel keeps the free ones. It never grows while any chunk is free: whoever wants a
  * large one takes a small one then, and a large one is split for whoever wants a small one.
  *
- * Worker only, all of it, but for the slots: these are emptied by cancellers, too (bucket.h), and
- * nobody tells the worker. So he looks through the chunks that are in use now and then, with a
+ * Worker only, all of it, but for the slots: these are emptied by cancellers, too (bucket_slot.h),
+ * and nobody tells the worker. So he looks through the chunks that are in use now and then, with a
  * cursor that goes round.
  */
 #ifndef HWT_CHUNK_H

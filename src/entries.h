@@ -6,7 +6,7 @@
 #ifndef HWT_ENTRIES_H
 #define HWT_ENTRIES_H
 
-#include "timeout.h"
+#include "bucket_slot.h"
 
 struct entry {
     uint64_t deadline, stamp; /* when it was entered: the timeout may have been moved since */

@@ -2,7 +2,7 @@
 /*
  * The ladder (after Tang, Goh and Thng's ladder queue): what is alone goes by it from a slot of the
  * second level to its turn, without coming down to the lowest. Nobody has a handle to it, so nobody
- * moves it or takes it out (bucket.h, S4), and it can be sorted long before it is due.
+ * moves it or takes it out (bucket_slot.h, S4), and it can be sorted long before it is due.
  *
  * A rung is the time of one slot, in parts: what the slot holds is spread over them by its keys, no
  * timeout touched. There are two, for the slot that the current tick is in and for the next one.

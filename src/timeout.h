@@ -130,7 +130,7 @@ struct hwt_timeout {
 
     /*
      * Where it is: set by the producer, then changed by the worker; a canceller looks whether it is
-     * still in its lane's slot (lane.h: the lowest bit is set) or in a bucket's (bucket.h: the
+     * still in its lane's slot (lane.h: the lowest bit is set) or in a bucket's (bucket_slot.h: the
      * second lowest is). Otherwise an address, whose two lowest bits are clear.
      */
     union {
@@ -208,24 +208,6 @@ static inline uint64_t packed_make(const hwt_timeout *timeout, uint64_t bits)
 {
     return (uint64_t)(uintptr_t)timeout | bits >> PACKED_LOW << 48 |
            (bits & ((1u << PACKED_LOW) - 1));
-}
-
-/*
- * In a bucket the bits are a key, the lowest 21 bits of what is given, and this one: nobody but the
- * worker will empty the slot (bucket.h, S4).
- */
-#define PACKED_ALONE UINT64_C(0x8000000000000000)
-#define KEY_BITS     (PACKED_BITS - 1)
-
-static inline uint64_t packed_of_key(const hwt_timeout *timeout, uint64_t key)
-{
-    return packed_make(timeout, key) & ~PACKED_ALONE;
-}
-
-/* The key as a number that counts from `from`, modulo 2^21. */
-static inline uint64_t packed_key_from(uint64_t packed, uint64_t from)
-{
-    return (packed_bits(packed) - from) & ((UINT64_C(1) << KEY_BITS) - 1);
 }
 
 /* As it stands; others may be moving it, so nothing else is read on the strength of it. */

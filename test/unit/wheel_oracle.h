@@ -145,7 +145,7 @@ static inline void oracle_forget(struct oracle *o, hwt_timeout *timeout)
     o->spare[o->spares++] = timeout;
 }
 
-/* Nobody else can get at what is alone: neither removes nor moves it (bucket.h, S4). */
+/* Nobody else can get at what is alone: neither removes nor moves it (bucket_slot.h, S4). */
 static inline void oracle_check_handle(const hwt_timeout *timeout)
 {
     cr_assert_not(timeout_is_alone(timeout));
