@@ -109,7 +109,7 @@ static inline bool slot_still_holds(_Atomic uint64_t *slot, uint64_t packed)
     return packed & PACKED_ALONE || cas_acq_rel(slot, &held, packed); /* S4 */
 }
 
-/* A timeout as it was seen in its slot, which tells whether it is still there (slot_still_holds). */
+/* A timeout as it was seen in its slot: slot_still_holds tells whether it is there still. */
 struct sighting {
     _Atomic uint64_t *slot; /* NULL: of none */
     uint64_t packed;

@@ -39,8 +39,8 @@ struct wheel_ops {
      */
     bool (*expire)(struct wheel *wheel, uint64_t limit);
     /*
-     * Where the agenda is empty: if the next tick has but one, which lies ready, and is due, that,
-     * and the tick is covered. NULL: the others below will tell. Or there is no such call.
+     * Where the agenda is empty: the next timeout, if it lies ready, is due, and is the only one in
+     * its tick, which is covered then. NULL: the other calls will tell. A kind need not have this.
      */
     hwt_timeout *(*take_lone)(struct wheel *wheel, uint64_t now);
     /* Is something due at the current tick, and has a slot that no more than `most` share? */

@@ -274,7 +274,7 @@ static bool expire(struct wheel *wheel, uint64_t limit)
     return false;
 }
 
-/* The bottom's first, of which there are two: if the second is in another tick. */
+/* The first of several at the bottom; NULL: it is not due, or not alone in its tick, or too far. */
 static __attribute__((noinline)) hwt_timeout *take_first(struct hierarchical *w, uint64_t now)
 {
     const struct entry *first = &w->ladder.bottom[w->ladder.lo];
@@ -292,7 +292,7 @@ static __attribute__((noinline)) hwt_timeout *take_first(struct hierarchical *w,
     w->wheel.current = tick;
     if (end > now) /* the tick is not over */
         return timeout;
-    w->wheel.current++; /* in the same window, as the second */
+    w->wheel.current++; /* in the same window, for the second is */
     if (is_any_coming(w))
         trickle(w);
     return timeout;

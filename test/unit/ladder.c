@@ -288,8 +288,8 @@ Test(ladder, what_is_alone_in_its_tick_does_not_go_over_the_agenda)
     oracle_close(&o);
 }
 
-/* It waits on the agenda, with its old deadline: who is alone by now is not let past it. */
-Test(ladder, what_was_moved_later_has_its_turn_before_what_is_alone)
+/* It waits on the agenda, with its old deadline; what is alone in its tick does not go there. */
+Test(ladder, what_was_moved_later_has_its_turn_beside_what_is_alone)
 {
     struct oracle o;
 
