@@ -62,8 +62,7 @@ hwt_timeout *ladder_pop(struct ladder *ladder)
     hwt_timeout *timeout;
 
     if (ladder_has_bottom(ladder)) {
-        timeout = ladder->bottom[ladder->lo].timeout;
-        ladder_drop(ladder, 1);
+        timeout = ladder_take(ladder);
         timeout_set_where(timeout, NULL, PLACE_ADRIFT);
         return timeout;
     }
