@@ -18,8 +18,9 @@
  * Each level knows which of its slots are occupied (level.h), each bucket a lower bound of its
  * deadlines: the next deadline is a few bit scans away, and idle ticks cost nothing.
  *
- * wheel_hierarchical.c files, brings down and hands out; hierarchical_ladder.c sees to the ladder;
- * what is only looked for, because it comes next, is hierarchical_ahead.c's. Of nobody else.
+ * wheel_hierarchical.c files and hands out, hierarchical_down.c brings down, hierarchical_ladder.c
+ * sees to the ladder; what is only looked for, because it comes next, is hierarchical_ahead.c's. Of
+ * nobody else.
  */
 #ifndef HWT_HIERARCHICAL_H
 #define HWT_HIERARCHICAL_H
@@ -73,13 +74,48 @@ static inline uint64_t coming_tick(const struct level *level, uint64_t slot)
     return level_first_tick(level, slot - 1);
 }
 
-/* ---- coming down (wheel_hierarchical.c) ---- */
+/* The lowest level whose ring reaches that far. */
+static inline unsigned level_of_tick(const struct hierarchical *w, uint64_t tick)
+{
+    unsigned level = 0;
+
+    while (tick >= w->level[level].end)
+        level++;
+    return level;
+}
+
+HOT struct bucket *place_of(const struct hierarchical *w, uint64_t tick)
+{
+    const struct level *level = &w->level[level_of_tick(w, tick)];
+
+    return level_bucket(level, level_slot_of(level, tick));
+}
+
+/* ---- coming down (hierarchical_down.c) ---- */
 
 /* Files each by the deadline that it has now. Their lines are on their way. */
 void hierarchical_file_lower(struct hierarchical *w, const uint64_t *packed, unsigned count);
 /* So many of a slot at most, from the end on. */
 void hierarchical_come_down(struct hierarchical *w, struct level *level, uint64_t slot,
                             size_t most);
+/* Each level reaches to the end of the window after the one that this tick is in. */
+void hierarchical_set_ends(struct hierarchical *w, uint64_t current);
+/* `tick` is the current one by now, in another slot of the second level than the one before. */
+void hierarchical_enter_window(struct hierarchical *w, uint64_t tick);
+/* A lower bound may have become too low: what it speaks of has come down, or was withdrawn. */
+bool hierarchical_is_still_coming(struct hierarchical *w);
+static inline bool is_any_coming(struct hierarchical *w)
+{
+    return w->wheel.current >= w->coming && w->wheel.current >= w->calm_until &&
+           hierarchical_is_still_coming(w);
+}
+/*
+ * After a tick: a share of each level's next slot, so that it is empty when it is entered. Nothing
+ * is filed there any more, so what does not come down now does not do so in this window.
+ */
+void hierarchical_trickle(struct hierarchical *w);
+/* So much of a crowded slot as is to come down by now. */
+void hierarchical_bring_down_ahead(struct hierarchical *w);
 
 /* ---- the ladder (hierarchical_ladder.c) ---- */
 

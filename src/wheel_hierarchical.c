@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the hierarchical wheel files, brings down level by level, and hands out (hierarchical.h). */
+/* What the hierarchical wheel files, and hands out (hierarchical.h). */
 #include <stdlib.h>
 
 #include "hierarchical.h"
 #include "platform.h"
 
-#define TRICKLE_LEAST 32 /* timeouts per level and expired tick that come down ahead of time */
-#define WIDE          2  /* so many levels, the lowest, ... */
-#define WIDER_BITS    2  /* ... have so many bits more than the others ... */
-#define WIDE_BITS     11 /* ... up to this */
+#define WIDE       2  /* so many levels, the lowest, ... */
+#define WIDER_BITS 2  /* ... have so many bits more than the others ... */
+#define WIDE_BITS  11 /* ... up to this */
 
 static void mark_occupied(struct hierarchical *w, struct level *level, uint64_t slot)
 {
@@ -18,34 +17,6 @@ static void mark_occupied(struct hierarchical *w, struct level *level, uint64_t 
 }
 
 /* ---- insertion ---- */
-
-/* The lowest level whose ring reaches that far. */
-static unsigned level_of_tick(const struct hierarchical *w, uint64_t tick)
-{
-    unsigned level = 0;
-
-    while (tick >= w->level[level].end)
-        level++;
-    return level;
-}
-
-/* Each reaches to the end of the window after the current one. */
-static void set_ends(struct hierarchical *w, uint64_t current)
-{
-    struct level *level;
-
-    for (level = w->level; level + 1 < levels_end(w); level++)
-        level->end = level_first_tick(level + 1, level_slot_of(level + 1, current) + 2);
-    level->end = UINT64_MAX;
-    w->wheel.far_from = w->level[0].end;
-}
-
-HOT struct bucket *place_of(const struct hierarchical *w, uint64_t tick)
-{
-    const struct level *level = &w->level[level_of_tick(w, tick)];
-
-    return level_bucket(level, level_slot_of(level, tick));
-}
 
 static struct bucket *bucket_of(const struct wheel *wheel, uint64_t tick)
 {
@@ -83,61 +54,7 @@ static _Atomic uint64_t *insert(struct wheel *wheel, uint64_t packed, uint64_t d
     return bucket_insert_inline(bucket, filled, packed, deadline);
 }
 
-/* ---- coming down ---- */
-
-void hierarchical_file_lower(struct hierarchical *w, const uint64_t *packed, unsigned count)
-{
-    struct wheel_batch batch;
-
-    batch.count = 0;
-    for (unsigned i = 0; i < count; i++) {
-        hwt_timeout *timeout = packed_timeout(packed[i]);
-        uint64_t deadline = timeout_deadline(timeout), tick = wheel_tick_of(&w->wheel, deadline);
-        wheel_gather_for(&batch, timeout, deadline, tick,
-                         place_of(w, max_u64(tick, w->wheel.current)));
-    }
-    wheel_insert_batch(&w->wheel, &batch);
-}
-
-void hierarchical_come_down(struct hierarchical *w, struct level *level, uint64_t slot, size_t most)
-{
-    struct bucket *bucket = level_bucket(level, slot);
-    bool by_ladder = level == &w->level[1] && bucket_at_most(bucket) <= w->ladder.most;
-    uint64_t batch[BUCKET_BATCH];
-
-    while (most > 0) {
-        unsigned wanted = most < BUCKET_BATCH ? (unsigned)most : BUCKET_BATCH;
-        unsigned count = bucket_take(bucket, &w->wheel.store, batch, wanted, NULL);
-        if (count == 0) {
-            level_mark_empty(level, slot);
-            return;
-        }
-        if (likely(by_ladder)) {
-            hierarchical_spread(w, slot, batch, count);
-        } else {
-            packed_prefetch(batch, count);
-            bucket_prefetch_timeouts(bucket); /* for the next time */
-            hierarchical_file_lower(w, batch, count);
-        }
-        most -= count;
-    }
-    if (bucket_is_empty(bucket))
-        level_mark_empty(level, slot);
-}
-
-static __attribute__((noinline)) void enter_window(struct hierarchical *w, uint64_t tick)
-{
-    set_ends(w, tick);
-    for (struct level *level = levels_end(w); --level > w->level;) {
-        uint64_t slot = current_slot(w, level);
-        if (!level_is_marked(level, slot))
-            continue;
-        if (hierarchical_waits(w, level, slot))
-            hierarchical_sort_slot(w, slot);
-        else
-            hierarchical_come_down(w, level, slot, SIZE_MAX);
-    }
-}
+/* ---- from tick to tick ---- */
 
 static void advance_to(struct hierarchical *w, uint64_t tick)
 {
@@ -146,62 +63,7 @@ static void advance_to(struct hierarchical *w, uint64_t tick)
 
     w->wheel.current = tick;
     if (unlikely(!same_window))
-        enter_window(w, tick);
-}
-
-/* Ticks until the slot after the current one is entered. */
-static uint64_t ticks_left(const struct hierarchical *w, const struct level *level)
-{
-    return level_first_tick(level, current_slot(w, level) + 1) - w->wheel.current;
-}
-
-/* A lower bound may have become too low: what it speaks of has come down, or was withdrawn. */
-static __attribute__((noinline)) bool is_still_coming(struct hierarchical *w)
-{
-    uint64_t slot;
-
-    w->coming = UINT64_MAX;
-    for (struct level *level = &w->level[1]; level < levels_end(w); level++) {
-        if ((slot = first_occupied(w, level)) != UINT64_MAX)
-            w->coming = min_u64(w->coming, coming_tick(level, slot));
-    }
-    return w->wheel.current >= w->coming;
-}
-
-static bool is_any_coming(struct hierarchical *w)
-{
-    return w->wheel.current >= w->coming && w->wheel.current >= w->calm_until && is_still_coming(w);
-}
-
-/*
- * After a tick: a share of each level's next slot, so that it is empty when it is entered. Nothing
- * is filed there any more, so what does not come down now does not do so in this window.
- */
-static __attribute__((noinline)) void trickle(struct hierarchical *w)
-{
-    uint64_t share;
-    bool any = false;
-
-    for (struct level *level = &w->level[1]; level < levels_end(w); level++) {
-        uint64_t slot = current_slot(w, level) + 1;
-        if (!level_is_marked(level, slot) || hierarchical_waits(w, level, slot))
-            continue;
-        share = bucket_at_most(level_bucket(level, slot)) / ticks_left(w, level);
-        hierarchical_come_down(w, level, slot, (size_t)share + TRICKLE_LEAST);
-        any = true;
-    }
-    if (!any)
-        w->calm_until = w->wheel.current + ticks_left(w, &w->level[1]);
-}
-
-static __attribute__((noinline)) void bring_down_ahead(struct hierarchical *w)
-{
-    for (struct level *level = &w->level[1]; level < levels_end(w); level++) {
-        uint64_t slot = current_slot(w, level) + 1;
-        if (level_is_marked(level, slot) &&
-            hierarchical_prepare_tick(level, slot) <= w->wheel.current)
-            hierarchical_come_down(w, level, slot, PREPARE_STEP);
-    }
+        hierarchical_enter_window(w, tick);
 }
 
 static void prepare(struct wheel *wheel)
@@ -209,7 +71,7 @@ static void prepare(struct wheel *wheel)
     struct hierarchical *w = hierarchical(wheel);
 
     if (is_any_coming(w))
-        bring_down_ahead(w);
+        hierarchical_bring_down_ahead(w);
     hierarchical_fetch(w);
 }
 
@@ -264,7 +126,7 @@ static bool expire(struct wheel *wheel, uint64_t limit)
             take_tick(w, tick);
             advance_to(w, tick + 1); /* only now: its bucket may be filled anew */
             if (is_any_coming(w))
-                trickle(w);
+                hierarchical_trickle(w);
             return true;
         }
         if (next <= limit) /* over empty windows in one step */
@@ -294,7 +156,7 @@ static __attribute__((noinline)) hwt_timeout *take_first(struct hierarchical *w,
         return timeout;
     w->wheel.current++; /* in the same window, for the second is */
     if (is_any_coming(w))
-        trickle(w);
+        hierarchical_trickle(w);
     return timeout;
 }
 
@@ -438,7 +300,7 @@ static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
     ladder_init(&w->ladder, &w->wheel.agenda, &w->wheel.store, slot_ns(tick_ns, w->level[1].shift),
                 memory);
     w->wheel.far_quantum = w->ladder.quantum;
-    set_ends(w, current);
+    hierarchical_set_ends(w, current);
     return &w->wheel;
 }
 
