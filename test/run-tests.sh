@@ -164,28 +164,38 @@ unit_result() # name log status reports
     else fail "$1" "$bad" "${good:-0} of $tested passed, $(why "$3")" "$2"; fi
 }
 
-unit_program() # name [wrapper...]
+run_reporting() # reports log command...
 {
-    local name=$1 log=$logs/$1.log reports=$logs/$1.report status
+    local reports=$1
     shift
     rm -f "$reports".*
-    ASAN_OPTIONS=log_path=$reports${ASAN_OPTIONS:+:$ASAN_OPTIONS} \
-        run "$log" "$@" "$programs/$name"
-    status=$?
-    unit_result "$name" "$log" "$status" "$reports"
+    ASAN_OPTIONS=log_path=$reports${ASAN_OPTIONS:+:$ASAN_OPTIONS} run "$@"
+}
+
+unit_program() # name [wrapper...]
+{
+    local name=$1 log=$logs/$1.log reports=$logs/$1.report
+    shift
+    run_reporting "$reports" "$log" "$@" "$programs/$name"
+    unit_result "$name" "$log" $? "$reports"
 }
 
 run_again()
 {
-    local name log until=$((SECONDS + ${AGAIN_SECONDS:-60})) rounds=0
+    local name log status found until=$((SECONDS + ${AGAIN_SECONDS:-60})) rounds=0
     for name in $again_names; do
         unit_absent "unit/$name" && return
     done
     while [ $SECONDS -lt $until ]; do
         for name in $again_names; do
             log=$logs/again/$name.log
-            run "$log" "$programs/unit/$name" ||
-                { fail "unit/$name again" 1 "round $((rounds + 1))" "$log"; return; }
+            run_reporting "${log%.log}.report" "$log" "$programs/unit/$name"
+            status=$?
+            found=$(tool_reports "${log%.log}.report")
+            [ $status = 0 ] && [ -z "$found" ] && continue
+            [ -n "$found" ] && cat "$found" >>"$log"
+            fail "unit/$name again" 1 "round $((rounds + 1))${found:+, see $found}" "$log"
+            return
         done
         rounds=$((rounds + 1))
     done
