@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define TICK HWT_MSEC(1)
 
@@ -305,7 +306,9 @@ static void virtual(struct bench *b, const char *scenario, uint64_t span, uint64
 
 /* ---- no timer ---- */
 
-#define WALK_AHEAD 8 /* the fetching: twice so far for a block, then for what it is called with */
+/* So many are fetched together: these blocks after the next, what the next are called with. */
+#define WALK_GROUP  8
+#define WALK_MEMORY ((size_t)2 << 20) /* in huge pages, as this library's is */
 
 /* What stands for a timeout. */
 struct block {
@@ -320,10 +323,10 @@ enum { BLOCK_PENDING, BLOCK_RUNNING, BLOCK_OVER };
 static inline __attribute__((always_inline)) void fetch_ahead(struct block *const *order,
                                                               uint64_t at, uint64_t count)
 {
-    if (at + 2 * WALK_AHEAD < count)
-        __builtin_prefetch(order[at + 2 * WALK_AHEAD], 1);
-    if (at + WALK_AHEAD < count)
-        __builtin_prefetch(order[at + WALK_AHEAD]->arg, 1);
+    for (uint64_t i = at + WALK_GROUP; i < at + 2 * WALK_GROUP && i < count; i++)
+        __builtin_prefetch(order[i]->arg, 1);
+    for (uint64_t i = at + 2 * WALK_GROUP; i < at + 3 * WALK_GROUP && i < count; i++)
+        __builtin_prefetch(order[i], 1);
 }
 
 struct walk {
@@ -337,7 +340,8 @@ static void walk_one(const struct walk *w, uint64_t i)
     struct block *block = w->order[i];
     uint64_t word = BLOCK_PENDING;
 
-    fetch_ahead(w->order, i, w->crowd->count);
+    if (i % WALK_GROUP == 0)
+        fetch_ahead(w->order, i, w->crowd->count);
     if (!atomic_compare_exchange_strong(&block->word, &word, BLOCK_RUNNING))
         bench_die("a block that nobody else knows", EBUSY);
     block->task(NULL, block->arg);
@@ -403,11 +407,15 @@ static void *walk_in_time(void *walk)
 
 static void walk_open(struct walk *w, struct crowd *crowd, uint64_t count)
 {
+    size_t size;
+
     crowd_new(crowd, count);
     w->crowd = crowd;
-    w->blocks = aligned_alloc(alignof(struct block), count * sizeof(*w->blocks));
+    size = (count * sizeof(*w->blocks) + WALK_MEMORY - 1) / WALK_MEMORY * WALK_MEMORY;
+    w->blocks = aligned_alloc(WALK_MEMORY, size);
     if (!w->blocks)
         bench_die("aligned_alloc", ENOMEM);
+    madvise(w->blocks, size, MADV_HUGEPAGE);
     w->order = bench_alloc(count * sizeof(*w->order));
 }
 
