@@ -182,19 +182,17 @@ unit_program() # name [wrapper...]
 
 run_again()
 {
-    local name log status found until=$((SECONDS + ${AGAIN_SECONDS:-60})) rounds=0
+    local name log reports status until=$((SECONDS + ${AGAIN_SECONDS:-60})) rounds=0
     for name in $again_names; do
         unit_absent "unit/$name" && return
     done
     while [ $SECONDS -lt $until ]; do
         for name in $again_names; do
-            log=$logs/again/$name.log
-            run_reporting "${log%.log}.report" "$log" "$programs/unit/$name"
+            log=$logs/again/$name.log reports=$logs/again/$name.report
+            run_reporting "$reports" "$log" "$programs/unit/$name"
             status=$?
-            found=$(tool_reports "${log%.log}.report")
-            [ $status = 0 ] && [ -z "$found" ] && continue
-            [ -n "$found" ] && cat "$found" >>"$log"
-            fail "unit/$name again" 1 "round $((rounds + 1))${found:+, see $found}" "$log"
+            [ $status = 0 ] && [ -z "$(tool_reports "$reports")" ] && continue
+            unit_result "unit/$name, round $((rounds + 1))" "$log" $status "$reports"
             return
         done
         rounds=$((rounds + 1))
