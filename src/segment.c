@@ -123,13 +123,18 @@ static void use_again(struct segment *segment)
         add_seq(&segment->store->far_groups, retired - 1); /* as above */
 }
 
-/* Each is in a page of its own, which nobody may have touched for long: as few as will do. */
+/*
+ * Each is in a page of its own, which nobody may have touched for long: as few as will do. Those
+ * that were never filled have no page, and a look would wait for one: for whoever maps or unmaps
+ * something just then, however long the system keeps him from a CPU.
+ */
 static unsigned sample(const struct segment *segment, unsigned count)
 {
+    unsigned used = load_relaxed(&segment->groups_used) * GROUP_SLOTS, step = LANE_SLOTS / count;
     unsigned taken = 0;
 
-    for (unsigned i = 0; i < count; i++)
-        taken += packed_timeout(load_relaxed(&segment->slot[i * (LANE_SLOTS / count)])) != NULL;
+    for (unsigned at = 0; at < used; at += step)
+        taken += packed_timeout(load_relaxed(&segment->slot[at])) != NULL;
     return taken;
 }
 
