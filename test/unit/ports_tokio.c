@@ -169,6 +169,13 @@ WHEEL_TEST(tokio, drop_from_wake)
     rig_close(&r);
 }
 
+/* With the validators, which look at all of the wheel each time, it would take a minute. */
+#ifdef HWT_DEBUG
+#define STRIDE 8
+#else
+#define STRIDE 1
+#endif
+
 /* DelayQueue: multi_delay_at_start, walked by the millisecond through the levels */
 WHEEL_TEST(tokio, multi_delay_at_start)
 {
@@ -181,11 +188,11 @@ WHEEL_TEST(tokio, multi_delay_at_start)
     cr_assert_eq(rig_open(&r), 0);
     for (size_t i = 0; i < COUNT_OF(delays); i++)
         hwt_timeout_unref(at(&r, &p[i], delays[i]));
-    for (uint64_t ms = 1; ms <= delays[3]; ms++) {
+    for (uint64_t before = 0, ms = 1; ms <= delays[3]; before = ms, ms += ms < 1024 ? 1 : STRIDE) {
         int due = 0;
 
         for (size_t i = 0; i < COUNT_OF(delays); i++)
-            due += delays[i] == ms;
+            due += delays[i] > before && delays[i] <= ms;
         cr_assert_eq(sleep_until_ms(&r, ms), due, "at %llu ms", (unsigned long long)ms);
     }
     rig_close(&r);
