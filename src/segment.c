@@ -94,7 +94,7 @@ bool segment_raise_groups(struct segment *segment, uint32_t groups)
 void segment_enter_part(lane_slot *first)
 {
     struct segment *segment = segment_of(first);
-    uint32_t part = 1u << (size_t)(first - segment->slot) / RELEASE_SLOTS;
+    uint32_t part = 1u << (uint32_t)(first - segment->slot) / RELEASE_SLOTS % SEGMENT_PARTS;
 
     if (likely(!(load_relaxed(&segment->released) & part)))
         return;
