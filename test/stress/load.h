@@ -32,7 +32,7 @@
 
 #define LOAD_PERIOD HWT_MSEC(10)
 #define LOAD_TICK   HWT_MSEC(1)
-#define LOAD_WORK   HWT_USEC(150) /* at most, of a tick: more than so much no worker needs */
+#define LOAD_WORK   HWT_USEC(150) /* at most, of a tick: who needs more is not excused */
 #define LOAD_LATE   HWT_MSEC(20)  /* later than the sleeper: so much is allowed */
 #define LOAD_SAMPLE HWT_MSEC(2)
 
