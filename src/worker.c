@@ -17,8 +17,10 @@
 /*
  * Arguments are fetched so many at a time: a fetch waits for its address to be translated, and in
  * between a task reads the clock, which waits for all that came before. Together they wait once.
+ * So many before the first of them is needed: earlier ones would be gone again from the cache.
  */
-#define FETCH_AT_ONCE 8
+#define FETCH_AT_ONCE 16
+#define FETCH_AHEAD   4
 /* Wake-ups are few: one in so long, or in so many ticks; and so many that were saved (sizes.h). */
 #define WAKE_NS       UINT64_C(1000000) /* of a worker: a thread is put to sleep and woken */
 #define LOOP_WAKE_NS  UINT64_C(250000)  /* of a loop: a poll, and a descriptor to be set */
@@ -82,10 +84,10 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, uint
     if (!timeout)
         return false;
     read_now(timer);
-    wheel_prefetch_due(wheel, 0, 2 * FETCH_AT_ONCE);
+    wheel_prefetch_due(wheel, 0, FETCH_AHEAD + FETCH_AT_ONCE);
     for (unsigned i = 1;; i++) {
         if (i % FETCH_AT_ONCE == 0)
-            wheel_prefetch_due(wheel, FETCH_AT_ONCE, FETCH_AT_ONCE);
+            wheel_prefetch_due(wheel, FETCH_AHEAD, FETCH_AT_ONCE);
         *ran += run_due(timer, timeout, frame);
         if (must_end_pass(timer))
             return false;
