@@ -163,17 +163,40 @@ static uint16_t count_withdrawn(const struct segment *segment, unsigned group)
     return (uint16_t)(emptied - load_relaxed(&segment->taken[group]));
 }
 
+/* Since the last look at it, which this one is then. */
+static uint16_t withdrawn_since(const struct segment *segment, unsigned group)
+{
+    return (uint16_t)(count_withdrawn(segment, group) - segment->withdrawn[group]);
+}
+
+/* Is more than an eighth of a segment cancelled from look to look? By samples of what is fresh. */
+static bool is_cancelled_much(const struct segment *segment)
+{
+    unsigned used = load_seq(&segment->groups_used), withdrawn = 0, most = 0;
+
+    for (unsigned group = 0; group < used; group += used / LOOK_SAMPLES + 1) {
+        if (!load_seq(&segment->fresh[group]))
+            continue;
+        withdrawn += withdrawn_since(segment, group);
+        most += GROUP_SLOTS / 8;
+    }
+    return withdrawn > most;
+}
+
 /*
- * To look at one costs a seventh of what it costs to file it. So those that are far are left a few
- * times, as long as more than an eighth of their group is cancelled from look to look.
+ * To look at one costs a seventh of what it costs to file it, a third where its line is in no
+ * cache. So those that are far are left at the first look only if more than an eighth of
+ * their segment was cancelled since the last, because they may be too young themselves; and then a
+ * few times more, as long as that many of their group are from look to look.
  */
 static bool is_left(struct segment *segment, unsigned group)
 {
-    uint16_t before = segment->withdrawn[group], withdrawn = count_withdrawn(segment, group);
+    uint16_t withdrawn = withdrawn_since(segment, group);
 
-    segment->withdrawn[group] = withdrawn;
-    return segment->looks[group] == 0 ||
-           (segment->looks[group] < LOOKS && (uint16_t)(withdrawn - before) > GROUP_SLOTS / 8);
+    segment->withdrawn[group] = (uint16_t)(segment->withdrawn[group] + withdrawn);
+    if (segment->looks[group] == 0)
+        return segment->leaves;
+    return segment->looks[group] < LOOKS && withdrawn > GROUP_SLOTS / 8;
 }
 
 static uint64_t look_through(struct segment *segment, unsigned group, uint64_t near,
@@ -200,6 +223,8 @@ uint64_t lane_sweep(struct segment *segment, unsigned first, unsigned count, uin
 {
     uint64_t left = UINT64_MAX;
 
+    if (first == 0 && near < DEADLINE_NEVER && segment->far)
+        segment->leaves = is_cancelled_much(segment);
     for (unsigned group = first; group < first + count; group++) {
         if (group % 8 == 0 && !group_block_fresh(segment, group)) {
             group += 7;

@@ -124,6 +124,7 @@ struct segment {
     /* written by the worker, who takes timeouts out of the slots: how many, by group */
     alignas(CACHE_PAIR) _Atomic uint64_t taken[LANE_GROUPS];
     uint64_t swept;             /* the worker's: when, last */
+    bool leaves;                /* the worker's: this look leaves what it sees the first time */
     uint8_t looks[LANE_GROUPS]; /* the worker's: sweeps that have left some of the group, ... */
     uint16_t withdrawn[LANE_GROUPS]; /* ... and how many had been withdrawn at the last: low bits */
 

@@ -25,6 +25,7 @@
 #define LAP_MOST         2u    /* ... and so many with each lap, until it is a stretch */
 #define MEET_GROUPS      64u   /* groups whose pages are asked for together: 32 KB, ... */
 #define MEET_EARLY       8u    /* ... so many groups before: not with a stretch of blocks */
+#define LOOK_SAMPLES     8u    /* groups that tell whether their segment is cancelled much */
 #define LOOKS            3     /* sweeps that leave a timeout that is not due soon in its slot */
 #define LOOK_NS          100   /* what a slot may cost the worker: to look, and to file */
 #define AHEAD_FROM       16u   /* groups that are far: fewer are not worth a look ahead */

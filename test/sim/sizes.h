@@ -20,6 +20,7 @@
 #define LAP_MOST         2u
 #define MEET_GROUPS      1u
 #define MEET_EARLY       0u
+#define LOOK_SAMPLES     2u
 #define LOOKS            1
 #define LOOK_NS          6000 /* three segments: a look 72 ticks ahead */
 #define AHEAD_FROM       3u
