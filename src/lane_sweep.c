@@ -152,30 +152,27 @@ static bool group_block_fresh(const struct segment *segment, unsigned group)
     return false;
 }
 
-/* From a group, by cancellers. Others go on meanwhile: how it differs from before is a hint. */
-static uint16_t count_withdrawn(const struct segment *segment, unsigned group)
+/*
+ * From a group, by cancellers, since the last look at it. Others go on meanwhile: how it differs
+ * from before is a hint.
+ */
+static uint16_t withdrawn_since(const struct segment *segment, unsigned group)
 {
     const lane_slot *slot = &segment->slot[group * GROUP_SLOTS];
     uint64_t emptied = 0;
 
     for (unsigned i = 0; i < GROUP_SLOTS; i++)
         emptied += slot_count(load_relaxed(&slot[i]));
-    return (uint16_t)(emptied - load_relaxed(&segment->taken[group]));
+    return (uint16_t)(emptied - load_relaxed(&segment->taken[group]) - segment->withdrawn[group]);
 }
 
-/* Since the last look at it, which this one is then. */
-static uint16_t withdrawn_since(const struct segment *segment, unsigned group)
-{
-    return (uint16_t)(count_withdrawn(segment, group) - segment->withdrawn[group]);
-}
-
-/* Is more than an eighth of a segment cancelled from look to look? By samples of what is fresh. */
+/* Is more than an eighth of a segment cancelled from look to look? By samples; a hint as well. */
 static bool is_cancelled_much(const struct segment *segment)
 {
-    unsigned used = load_seq(&segment->groups_used), withdrawn = 0, most = 0;
+    unsigned used = load_relaxed(&segment->groups_used), withdrawn = 0, most = 0;
 
     for (unsigned group = 0; group < used; group += used / LOOK_SAMPLES + 1) {
-        if (!load_seq(&segment->fresh[group]))
+        if (!load_relaxed(&segment->fresh[group])) /* nobody looks at it; it may have no page */
             continue;
         withdrawn += withdrawn_since(segment, group);
         most += GROUP_SLOTS / 8;

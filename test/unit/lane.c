@@ -1098,14 +1098,28 @@ Test(lane, what_stays_in_a_segment_that_is_cancelled_is_taken_the_second_time)
     lanes_set_far(&lanes, 0);
     for (size_t i = 0; i < GROUP_SLOTS; i++)
         submit_at(i, 1000000);
-    come_and_go(GROUP_SLOTS,
-                2 * MOST_STAYED + 1); /* in the next group: more than an eighth of both */
+    /* all in the next group, but more than an eighth of both */
+    come_and_go(GROUP_SLOTS, 2 * MOST_STAYED + 1);
     taken_count = 0;
     sweep_up_to(1);
     cr_assert_eq(taken_count, 0);
     come_and_go(GROUP_SLOTS, 2 * MOST_STAYED + 1);
     sweep_up_to(1);
     cr_assert_eq(taken_count, GROUP_SLOTS);
+}
+
+/* Nor does a group tell in which nothing is new: it may not even have its page. */
+Test(lane, what_was_taken_does_not_tell_of_its_segment)
+{
+    lanes_set_far(&lanes, 0);
+    for (size_t i = 0; i < LOOK_SAMPLES / 2 * GROUP_SLOTS; i++)
+        submit_at(i, 1000000);
+    cr_assert_eq(sweep(), LOOK_SAMPLES / 2 * GROUP_SLOTS);
+    submit_at(0, 1000000);
+    come_and_go(1, MOST_STAYED + 1);
+    taken_count = 0;
+    sweep_up_to(1);
+    cr_assert_eq(taken_count, 0);
 }
 
 /* What the worker takes has not been cancelled. */
