@@ -4,10 +4,9 @@
 #include "platform.h"
 
 /*
- * A batch is a chain of free blocks by `link.next`; its first block holds their number,
- * and in `word` the next batch of the depot: `word` is atomic wherever it is used, so that a
- * late-comer may read it from a block that is no longer free. The depot's head packs the block's
- * address with a tag that counts its changes, against ABA.
+ * The first block of a batch has in `word` the next batch of the depot: `word` is atomic wherever
+ * it is used, so that a late-comer may read it from a block that is no longer free. The depot's
+ * head packs the block's address with a tag that counts its changes, against ABA.
  */
 #define TAG_BITS (64 - PLATFORM_ADDRESS_BITS + 6) /* a block's address ends in 6 zeros */
 
@@ -42,12 +41,11 @@ static uint64_t head_make(const hwt_timeout *block, uint64_t before)
     return (uint64_t)(uintptr_t)block >> 6 << TAG_BITS | tag;
 }
 
-void depot_push(unsigned depot, hwt_timeout *batch, uint32_t count)
+void depot_push(unsigned depot, hwt_timeout *batch)
 {
     _Atomic uint64_t *head = &depots[depot & (depots_used() - 1)].head;
     uint64_t seen = load_relaxed(head);
 
-    batch->batch_length = count;
     do { /* release: the batch is complete before it can be popped */
         store_release(&batch->word, (uint64_t)(uintptr_t)head_block(seen)); /* C20 */
     } while (!cas_acq_rel(head, &seen, head_make(batch, seen)));
@@ -64,6 +62,8 @@ hwt_timeout *depot_pop(unsigned depot)
         uint64_t next = load_relaxed(&batch->word); /* stale if popped meanwhile: the tag tells */
         if (cas_acq_rel(head, &seen, head_make((hwt_timeout *)(uintptr_t)next, seen))) {
             sub_relaxed(&depots[depot].batches, 1);
+            if (next)
+                __builtin_prefetch((const void *)(uintptr_t)next, 1); /* for the next time */
             return batch;
         }
     }

@@ -20,11 +20,13 @@
 #include <sanitizer/asan_interface.h>
 #define poison_mark(p, size)   ASAN_POISON_MEMORY_REGION((p), (size))
 #define poison_unmark(p, size) ASAN_UNPOISON_MEMORY_REGION((p), (size))
+#define poison_lift(p, size)   ASAN_UNPOISON_MEMORY_REGION((p), (size))
 #elif defined(HWT_DEBUG) && defined(__has_include)
 #if __has_include(<valgrind/memcheck.h>)
 #include <valgrind/memcheck.h>
 #define poison_mark(p, size)   VALGRIND_MAKE_MEM_NOACCESS((p), (size))
 #define poison_unmark(p, size) VALGRIND_MAKE_MEM_UNDEFINED((p), (size))
+#define poison_lift(p, size)   VALGRIND_MAKE_MEM_DEFINED((p), (size))
 #endif
 #endif
 
@@ -38,6 +40,12 @@ static inline void unpoison(hwt_timeout *block)
 {
     poison_unmark(&block->task, sizeof *block - offsetof(hwt_timeout, task));
 }
+
+/* For a moment, with what the pool has written there. */
+static inline void poison_open(hwt_timeout *block)
+{
+    poison_lift(&block->task, sizeof *block - offsetof(hwt_timeout, task));
+}
 #else
 static inline void poison(hwt_timeout *block)
 {
@@ -45,6 +53,11 @@ static inline void poison(hwt_timeout *block)
 }
 
 static inline void unpoison(hwt_timeout *block)
+{
+    (void)block;
+}
+
+static inline void poison_open(hwt_timeout *block)
 {
     (void)block;
 }

@@ -23,12 +23,18 @@ static uint32_t magazine_length(void)
     return pool_magazine.head ? MAGAZINE_MAX - pool_magazine.room : 0;
 }
 
+static void push(unsigned depot, hwt_timeout *batch, uint32_t length)
+{
+    batch_set_length(batch, length);
+    depot_push(depot, batch);
+}
+
 void pool_flush(void)
 {
     struct magazine *m = &pool_magazine;
 
     if (m->head)
-        depot_push(platform_cpu(), block_of(m->head), magazine_length());
+        push(platform_cpu(), block_of(m->head), magazine_length());
     m->head = NULL;
     m->room = 0;
 }
@@ -99,7 +105,7 @@ int pool_prepare(void)
 static void borrow(hwt_timeout *batch, uint32_t length)
 {
     if (length > 1)
-        depot_push(platform_cpu(), next_free(batch), length - 1);
+        push(platform_cpu(), next_free(batch), length - 1);
     batch->link.next = NULL;
     load_magazine(batch, 1);
     pool_magazine.room = UINT32_MAX;
@@ -136,7 +142,7 @@ static struct slab_batches from_others(unsigned mine, int32_t keep)
 static void keep_carved(unsigned depot, const struct slab_batches *carved)
 {
     for (size_t i = carved->more; i > 0; i--)
-        depot_push(depot, carved->first + i * SLAB_BATCH, SLAB_BATCH);
+        depot_push(depot, carved->first + i * SLAB_BATCH);
 }
 
 /* What came home after it came from the same CPU, mostly: as much of that as would be carved. */
@@ -145,7 +151,7 @@ static void keep_fetched(unsigned depot)
     struct slab_batches batch;
 
     for (uint32_t i = 1; i < pool_stretch() && (batch = slab_fetch()).first; i++)
-        depot_push(depot, batch.first, batch.length);
+        depot_push(depot, batch.first);
 }
 
 static struct slab_batches from_slabs(unsigned mine)
@@ -173,6 +179,7 @@ bool pool_refill(void)
         batches = from_others(mine, 0);
     if (!batches.first)
         return false;
+    batch_fetch(batches.first);
     if (likely(may_keep()))
         load_magazine(batches.first, batches.length);
     else
@@ -182,24 +189,22 @@ bool pool_refill(void)
 
 /* ---- emptying it ---- */
 
-/* Half of the magazine, the half that has lain longest, goes to the depot. */
+/* Half of the magazine goes to the depot: those given last, who are at hand to be noted. */
 static void unload(void)
 {
-    hwt_timeout *first = block_of(pool_magazine.head), *last = first, *rest;
+    hwt_timeout *first = block_of(pool_magazine.head), *last = batch_note(first, POOL_BATCH);
+    hwt_timeout *rest = next_free(last);
 
-    for (unsigned i = 1; i < POOL_BATCH; i++)
-        last = next_free(last);
-    rest = next_free(last);
     last->link.next = NULL;
-    depot_push(platform_cpu(), rest, magazine_length() - POOL_BATCH);
-    load_magazine(first, POOL_BATCH);
+    depot_push(platform_cpu(), first);
+    load_magazine(rest, magazine_length() - POOL_BATCH);
 }
 
 void pool_give_slowly(hwt_timeout *block)
 {
     if (!may_keep()) {
         block->link.next = NULL;
-        depot_push(platform_cpu(), block, 1);
+        push(platform_cpu(), block, 1);
         return;
     }
     if (magazine_length() == MAGAZINE_MAX)
@@ -212,8 +217,10 @@ void pool_give_slowly(hwt_timeout *block)
 
 void pool_return_flush(struct pool_return *batch, unsigned depot)
 {
-    if (batch->head)
-        depot_push(depot, batch->head, batch->count);
+    if (batch->head) {
+        batch_note(batch->head, batch->count);
+        depot_push(depot, batch->head);
+    }
     batch->head = NULL;
     batch->count = 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "slab.h"
 
+#include "batch.h"
 #include "platform.h"
-#include "poison.h"
 #include "slab_word.h"
 
 /* A batch's first block holds in its word the next batch's number, and its own length. */
@@ -42,6 +42,8 @@ static struct slab_batches chain(const struct slab *slab, uint32_t batch, uint32
 
     for (size_t i = 0; i < (size_t)batches * SLAB_BATCH; i++) {
         first[i].link.next = (i + 1) % SLAB_BATCH ? &first[i + 1].link : NULL;
+        if (i % SLAB_BATCH == 0)
+            batch_set_length(&first[i], SLAB_BATCH);
         poison(&first[i]);
     }
     return (struct slab_batches){first, SLAB_BATCH, batches - 1};
@@ -80,9 +82,11 @@ static void bring(hwt_timeout *batch)
 {
     struct slab *slab = slab_of(batch);
     uint32_t length = batch->batch_length;
-    uint64_t seen = load_relaxed(&slab->state);
+    uint64_t seen;
     struct view to;
 
+    batch_note(batch, length);
+    seen = load_relaxed(&slab->state);
     do { /* release: the batch is complete before it can be fetched */
         to = view_of(seen);
         hwt_assert(is_open(to));

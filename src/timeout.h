@@ -123,6 +123,8 @@ enum timeout_run { RUN_NONE = 0, RUN_ON = 1, RUN_AWAITED = 2 };
 #define STAMP_BITS      60
 #define STAMP_LANE_BITS 8
 
+#define BATCH_NOTES 4
+
 /* One cache line. */
 struct hwt_timeout {
     /* shared: everyone with a reference, through the functions below */
@@ -136,16 +138,22 @@ struct hwt_timeout {
     union {
         _Atomic uint64_t where;
         ck_stack_entry_t spilled; /* in a spill: by this */
-        uint32_t batch_length;    /* free, in a depot of the pool */
+        struct {                  /* free, the first of a batch (batch.h) */
+            uint32_t batch_length, batch_noted;
+        };
     };
     /* the one link a timeout is queued by: a notice or a nudge; the list of a stop; free blocks */
     ck_stack_entry_t link;
 
-    /* set at submission, then never changed */
-    hwt_task *task;
-    void *arg; /* or its struct timeout_extra */
-    hwt_timer *timer;
-    uint64_t stamp;
+    union {
+        struct { /* set at submission, then never changed */
+            hwt_task *task;
+            void *arg; /* or its struct timeout_extra */
+            hwt_timer *timer;
+            uint64_t stamp;
+        };
+        hwt_timeout *noted[BATCH_NOTES]; /* free: where others of its batch are */
+    };
 
     _Atomic uint32_t refs;     /* handles, and 1 for the runtime's share (see `withdrawn`) */
     _Atomic uint8_t run;       /* enum timeout_run */
