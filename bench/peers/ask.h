@@ -21,6 +21,11 @@ void ask_build(struct bench *b, void *ask);
 /* Due within a second: CPU each in ns; how many were early; late p50, p99, p99.9 in us. */
 void ask_expire(struct bench *b, void *ask);
 /*
+ * As many again with the same timer, whose memory lies as the first ones left it: CPU in ns, to
+ * schedule the first and these, and of the rest of these.
+ */
+void ask_again(struct bench *b, void *ask);
+/*
  * One at a time, due in 1 to 20 ms, in turn with bare sleeps: late p50, p99; the sleeps' p50, p99,
  * in us; how many were early.
  */

@@ -41,6 +41,9 @@ static const struct figure expire_figures[FIGURES_MAX] = {{"CPU each", "ns", tru
                                                           {"late p50", "us", false},
                                                           {"late p99", "us", false},
                                                           {"late p99.9", "us", false}};
+static const struct figure again_figures[FIGURES_MAX] = {{"to schedule, first", "ns", false},
+                                                         {"to schedule, again", "ns", true},
+                                                         {"the rest, again", "ns", true}};
 static const struct figure lone_figures[FIGURES_MAX] = {{"late p50", "us", true},
                                                         {"late p99", "us", true},
                                                         {"bare sleep p50", "us", false},
@@ -73,6 +76,7 @@ static const struct question {
      true},
     {"schedule only", ask_build, build_figures, 1, true, 5 * MILLION, MILLION, 0, false},
     {"within a second", ask_expire, expire_figures, 1, true, MILLION, MILLION, 0, false},
+    {"a second time", ask_again, again_figures, 1, true, MILLION, MILLION, 0, false},
     {"one at a time", ask_lone, lone_figures, 1, true, 300, 100, 0, false},
     {"bulk", ask_bulk, bulk_figures, 2, true, 5 * MILLION, MILLION, 0, false},
 };
