@@ -33,7 +33,7 @@ bool hierarchical_waits(struct hierarchical *w, const struct level *level, uint6
 {
     const struct bucket *bucket = level_bucket(level, slot);
 
-    return level == &w->level[1] && bucket_at_most(bucket) <= AGENDA_FRONT &&
+    return level == &w->level[1] && bucket_at_most(bucket) <= LADDER_BOTTOM &&
            rung_is_empty(ladder_rung(&w->ladder, slot)) && !bucket_is_shared(bucket);
 }
 

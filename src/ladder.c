@@ -3,8 +3,10 @@
 
 struct ladder_memory {
     struct bucket part[2][LADDER_PARTS];
-    alignas(CACHE_LINE) struct entry bottom[AGENDA_FRONT];
+    alignas(CACHE_LINE) struct entry bottom[LADDER_BOTTOM];
 };
+
+static_assert(LADDER_BOTTOM <= AGENDA_FRONT, "what is expired together has room in the agenda");
 
 size_t ladder_size(void)
 {
@@ -21,7 +23,7 @@ void ladder_init(struct ladder *ladder, struct agenda *agenda, struct chunk_stor
     ladder->store = store;
     ladder->quantum = bits > LADDER_BITS ? bits - LADDER_BITS : 0;
     ladder->most =
-        (size_t)((width >> ladder->quantum >> LADDER_PART_BITS) + 1) * (AGENDA_FRONT / 4 * 3);
+        (size_t)((width >> ladder->quantum >> LADDER_PART_BITS) + 1) * (LADDER_BOTTOM / 4 * 3);
     ladder->bottom = more->bottom;
     for (unsigned i = 0; i < 2; i++)
         ladder->rung[i].part = more->part[i];
@@ -47,7 +49,7 @@ void ladder_sort(struct ladder *ladder, unsigned count, uint64_t base)
 
 void ladder_expire(struct ladder *ladder, uint64_t deadline)
 {
-    unsigned count = ladder_count(ladder, deadline, AGENDA_FRONT);
+    unsigned count = ladder_count(ladder, deadline, LADDER_BOTTOM);
 
     if (count == 0)
         return;
@@ -91,7 +93,7 @@ static void sort_part(struct ladder *ladder, struct bucket *part, uint64_t from)
     uint64_t *packed = agenda_sort_from(ladder->agenda);
     unsigned count = 0, more;
 
-    while ((more = bucket_take(part, ladder->store, packed + count, AGENDA_FRONT - count, NULL)) >
+    while ((more = bucket_take(part, ladder->store, packed + count, LADDER_BOTTOM - count, NULL)) >
            0) {
         packed_prefetch(packed + count, more);
         count += more;
@@ -113,7 +115,7 @@ struct bucket *ladder_open(struct ladder *ladder, struct rung *rung)
 
     hwt_assert(!ladder_has_bottom(ladder));
     mark_empty(rung, lowest);
-    if (unlikely(bucket_at_most(part) > AGENDA_FRONT))
+    if (unlikely(bucket_at_most(part) > LADDER_BOTTOM))
         return part;
     sort_part(ladder, part, rung->from + ((uint64_t)lowest << LADDER_PART_BITS));
     return NULL;

@@ -65,11 +65,12 @@
 #define SLOT_COUNT_MAX 2097151u
 
 /* the worker, the wheel, the agenda */
-#define HAND         64 /* tasks, until others are taken in */
-#define WAKES_SAVED  32 /* wake-ups that may come in a row before they are many */
-#define AGENDA_FRONT 1024
-#define LADDER_DIGIT 7  /* bits: a slot of the second level is spread over so many parts */
-#define LOT_FIRST    16 /* large chunks that a wheel asks malloc for the first time */
-#define TURNSTILES   64 /* words that those sleep on who wait for the end of a run */
+#define HAND          64   /* tasks, until others are taken in */
+#define WAKES_SAVED   32   /* wake-ups that may come in a row before they are many */
+#define AGENDA_FRONT  2048 /* timeouts that are sorted at once, of a tick ... */
+#define LADDER_BOTTOM 1024 /* ... and of what is alone */
+#define LADDER_DIGIT  7    /* bits: a slot of the second level is spread over so many parts */
+#define LOT_FIRST     16   /* large chunks that a wheel asks malloc for the first time */
+#define TURNSTILES    64   /* words that those sleep on who wait for the end of a run */
 
 #endif

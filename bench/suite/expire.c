@@ -498,6 +498,7 @@ int main(int argc, char **argv)
     real(&b, "within a second, again", AGAIN, million);
     real(&b, "within a second, event loop", LOOP, million);
     virtual(&b, "a second, virtual clock", HWT_SEC(1), million, 130);
+    virtual(&b, "a second, virtual clock", HWT_SEC(1), 2 * million, 0);
     virtual(&b, "a minute, virtual clock", HWT_SEC(60), million, 120);
     virtual(&b, "an hour, virtual clock", HWT_SEC(3600), million, 200);
     in_order(&b, "in order, no timer", million);

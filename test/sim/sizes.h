@@ -52,11 +52,12 @@
 #define PLATFORM_ADDRESS_BITS 32
 #define SLOT_COUNT_MAX        2u
 
-#define HAND         2
-#define WAKES_SAVED  1
-#define AGENDA_FRONT 8
-#define LADDER_DIGIT 6
-#define LOT_FIRST    1
-#define TURNSTILES   2
+#define HAND          2
+#define WAKES_SAVED   1
+#define AGENDA_FRONT  8
+#define LADDER_BOTTOM 8
+#define LADDER_DIGIT  6
+#define LOT_FIRST     1
+#define TURNSTILES    2
 
 #endif

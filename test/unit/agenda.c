@@ -452,7 +452,7 @@ static struct play *tie_open(uint64_t tick_ns, size_t count, uint64_t shuffle)
 
 Test(agenda, ties_in_the_order_of_submission)
 {
-    static const size_t counts[] = {1000, 1025, 3000, 200000};
+    static const size_t counts[] = {1000, AGENDA_FRONT + 1, 3000, 200000};
     static const uint64_t shuffles[] = {0, 63, 4095, UINT64_C(0xffffff)};
 
     for (size_t i = 0; i < COUNT_OF(counts); i++) {

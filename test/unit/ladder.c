@@ -83,12 +83,12 @@ Test(ladder, a_slot_that_fits_is_sorted_when_it_is_entered)
     uint64_t random = test_seed("ladder"), first;
     struct oracle o;
 
-    open_with(&o, 64, TICK, test_epochs[1], AGENDA_FRONT + 1);
+    open_with(&o, 64, TICK, test_epochs[1], LADDER_BOTTOM + 1);
     first = slot_after_next(&o);
-    fill_slot(&o, AGENDA_FRONT, 16, &random);
+    fill_slot(&o, LADDER_BOTTOM, 16, &random);
     insert_as(&o, first - 2 * TICK, true); /* a tick, after which something could come down */
     oracle_advance(&o, first - 2 * TICK, true);
-    cr_assert_eq(o.count, AGENDA_FRONT);
+    cr_assert_eq(o.count, LADDER_BOTTOM);
     cr_assert_not(ladder_has_bottom(ladder_of(&o)));
     cr_assert(rungs_are_empty(ladder_of(&o)));
     oracle_advance(&o, oracle_earliest(&o), true);
@@ -188,7 +188,7 @@ Test(ladder, a_part_that_does_not_fit_comes_down)
     uint64_t random = test_seed("ladder"), first;
     struct oracle o;
 
-    open_with(&o, 64, TICK, test_epochs[1], 4 * AGENDA_FRONT);
+    open_with(&o, 64, TICK, test_epochs[1], 4 * LADDER_BOTTOM);
     first = slot_after_next(&o);
     while (o.spares)
         insert_as(&o, first + 2 * TICK + test_random_below(&random, TICK / 2), true);
@@ -414,7 +414,7 @@ static void see(void *seen, const hwt_timeout *timeout)
 /* As the worker does it: what is on its way to being run waits beside the wheel. */
 static void visit(struct oracle *o)
 {
-    hwt_timeout *timeout, *waits[AGENDA_FRONT * 2];
+    hwt_timeout *timeout, *waits[LADDER_BOTTOM * 2];
     size_t waiting = 0;
 
     shown = 0;
@@ -523,7 +523,7 @@ Test(ladder, ties)
 
     for (uint64_t spread = 1; spread < 10000; spread *= 10) {
         struct oracle o;
-        open_with(&o, 64, TICK, test_epochs[1], 3 * AGENDA_FRONT);
+        open_with(&o, 64, TICK, test_epochs[1], 3 * LADDER_BOTTOM);
         o.shuffle = 15;
         while (o.spares) {
             uint64_t deadline = slot_after_next(&o) + o.spares % 8 * 20 * TICK;

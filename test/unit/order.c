@@ -210,7 +210,7 @@ WHEEL_TEST(order, equal_ones_among_others)
 /* Not in the order of submission: to the nanosecond. */
 WHEEL_TEST(order, shuffled_within_a_tick)
 {
-    static const size_t counts[] = {3, 5, 100, 1025, 5000, SPILLS};
+    static const size_t counts[] = {3, 5, 100, 2049, 5000, SPILLS};
 
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         open_rig(wheel);
