@@ -38,7 +38,7 @@ HOT unsigned batch_node_at(unsigned node)
     return 1 + node * BATCH_STRIDE;
 }
 
-/* How long it is, and no more: what lies as it follows, or is never to be used as a batch. */
+/* How long it is, and no more: for what lies as it follows, or is rare. */
 static inline void batch_set_length(hwt_timeout *first, uint32_t length)
 {
     first->batch_length = length;

@@ -179,11 +179,12 @@ bool pool_refill(void)
         batches = from_others(mine, 0);
     if (!batches.first)
         return false;
-    batch_fetch(batches.first);
-    if (likely(may_keep()))
+    if (likely(may_keep())) {
+        batch_fetch(batches.first);
         load_magazine(batches.first, batches.length);
-    else
+    } else {
         borrow(batches.first, batches.length);
+    }
     return true;
 }
 
