@@ -27,6 +27,7 @@ hwt_timeout *batch_note(hwt_timeout *first, uint32_t length)
     hwt_timeout *at = first;
     uint32_t left = length - 1;
 
+    hwt_assert(length > 0);
     first->batch_length = length;
     first->batch_noted = 1;
     poison_open(first);

@@ -5,7 +5,7 @@
 
 #define FEW         24   /* are sorted by counting, for each, how many come before it ... */
 #define FEWER       12   /* ... and these as they come: it takes no longer */
-#define BINS        2048 /* of that distribution, twice as many as there are of them */
+#define BINS        2048 /* of that distribution at most; twice as many as there are of them */
 #define FEW_IN_BIN  8
 #define DESCENTS_IN 16 /* at most one in so many, and they are entered as they come */
 

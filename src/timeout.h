@@ -123,6 +123,7 @@ enum timeout_run { RUN_NONE = 0, RUN_ON = 1, RUN_AWAITED = 2 };
 #define STAMP_BITS      60
 #define STAMP_LANE_BITS 8
 
+/* Of where others of its batch are, in a block that is free: as many as it has room for. */
 #define BATCH_NOTES 4
 
 /* One cache line. */

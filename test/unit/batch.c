@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a batch of free blocks notes of where they lie, by every way that one is made of what has
- * come back. Nothing but a fetch goes by it, so it is read here as a fetch reads it.
+ * What a batch of free blocks says of itself: how many they are (C9, C12), and where they lie, by
+ * every way that one is made. Nothing but a fetch goes by what is noted, so it is read here as a fetch reads it.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -43,6 +43,16 @@ static void take_some(void)
 
         block[i] = block[other];
         block[other] = here;
+    }
+}
+
+/* So that what is found there afterwards has come back. */
+static void empty_depots(void)
+{
+    pool_flush();
+    for (unsigned i = 0; i < depots_used(); i++) {
+        while (depot_pop(i))
+            continue;
     }
 }
 
@@ -140,6 +150,54 @@ Test(batch, nothing_is_known_of_what_is_not_noted)
     batch_fetch(block[0]);
 }
 
+/* ---- counted alone ---- */
+
+static unsigned chain_length(const hwt_timeout *first)
+{
+    unsigned length = 0;
+
+    for (; first; first = next_free(first))
+        length++;
+    return length;
+}
+
+static void check_counted(const hwt_timeout *first, unsigned length)
+{
+    cr_assert_eq(chain_length(first), length);
+    cr_assert_eq(first->batch_length, length);
+    cr_assert_eq(first->batch_noted, 0);
+}
+
+/* Side by side, and new. */
+Test(batch, what_is_carved_is_counted)
+{
+    unsigned batches = 0;
+    hwt_timeout *first;
+
+    cr_assert_not_null(pool_take());
+    for (unsigned i = 0; i < depots_used(); i++) {
+        for (; (first = depot_pop(i)) != NULL; batches++)
+            check_counted(first, SLAB_BATCH);
+    }
+    cr_assert_eq(batches, pool_stretch() - 1);
+}
+
+/* What a thread had at its end, or a timer's owner before a trim. */
+Test(batch, what_a_thread_leaves_is_counted)
+{
+    hwt_timeout *left = NULL;
+
+    take_some();
+    empty_depots();
+    for (unsigned i = 0; i < MAGAZINE_MAX - 1; i++)
+        pool_give(block[i]);
+    pool_flush();
+    for (unsigned i = 0; i < depots_used() && !left; i++)
+        left = depot_pop(i);
+    cr_assert_not_null(left);
+    check_counted(left, MAGAZINE_MAX - 1);
+}
+
 /* ---- made by those who give back ---- */
 
 /* Which depot, and how many there are. */
@@ -151,16 +209,6 @@ static unsigned check_depot(unsigned depot)
     for (; (first = depot_pop(depot)) != NULL; batches++)
         check_known(first, first->batch_length);
     return batches;
-}
-
-/* So that what is found there afterwards has come back. */
-static void empty_depots(void)
-{
-    pool_flush();
-    for (unsigned i = 0; i < depots_used(); i++) {
-        while (depot_pop(i))
-            continue;
-    }
 }
 
 static unsigned check_depots(void)
