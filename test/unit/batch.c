@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a batch of free blocks says of itself: how many they are (C9, C12), and where they lie, by
- * every way that one is made. Nothing but a fetch goes by what is noted, so it is read here as a fetch reads it.
+ * every way that one is made. Nothing but a fetch goes by what is noted, so it is read here as a
+ * fetch reads it.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
