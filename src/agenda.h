@@ -37,6 +37,7 @@
 
 #include "bucket.h"
 #include "entries.h"
+#include "extra.h"
 
 #define AGENDA_DIGIT  6 /* bits */
 #define AGENDA_PARTS  (1u << AGENDA_DIGIT)
@@ -133,6 +134,20 @@ HOT void agenda_prefetch(const struct agenda *agenda, unsigned from, unsigned co
 
     for (unsigned i = begin; i < end && i < agenda->hi; i++)
         __builtin_prefetch(agenda->front[i].timeout->arg, 1);
+}
+/* What is known only when that has come: the argument of one with an extra; or its next line. */
+HOT void agenda_prefetch_further(const struct agenda *agenda, unsigned from, unsigned count)
+{
+    unsigned begin = agenda->lo + from, end = begin + count;
+
+    for (unsigned i = begin; i < end && i < agenda->hi; i++) {
+        const hwt_timeout *timeout = agenda->front[i].timeout;
+        uintptr_t further = (uintptr_t)timeout->arg + CACHE_LINE; /* wherever: it does not fault */
+
+        if (unlikely(timeout->flags & FLAG_EXTENDED))
+            further = (uintptr_t)timeout_arg(timeout);
+        __builtin_prefetch((const void *)further, 1);
+    }
 }
 
 /* It is over, and no bucket holds it: it will be dropped. */

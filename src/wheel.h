@@ -164,6 +164,11 @@ HOT void wheel_prefetch_due(const struct wheel *wheel, unsigned from, unsigned c
 {
     agenda_prefetch(&wheel->agenda, from, count);
 }
+/* And further: their next line, or what only that tells. */
+HOT void wheel_prefetch_due_further(const struct wheel *wheel, unsigned from, unsigned count)
+{
+    agenda_prefetch_further(&wheel->agenda, from, count);
+}
 
 /* After the last wheel_take_due of a pass: what is to be done ahead, and fetched. */
 static inline void wheel_prepare(struct wheel *wheel)

@@ -21,6 +21,13 @@
  */
 #define FETCH_AT_ONCE 16
 #define FETCH_AHEAD   4
+/*
+ * Then the next line of each, since what users schedule with is mostly larger than a line, and
+ * seldom begins with one; or the argument of one that has an extra, which tells where it is. One by
+ * one: the addresses are translated by then, and together they would be more than a core has on
+ * their way at a time.
+ */
+#define FURTHER_AHEAD 3
 /* Wake-ups are few: one in so long, or in so many ticks; and so many that were saved (sizes.h). */
 #define WAKE_NS       UINT64_C(1000000) /* of a worker: a thread is put to sleep and woken */
 #define LOOP_WAKE_NS  UINT64_C(250000)  /* of a loop: a poll, and a descriptor to be set */
@@ -85,9 +92,11 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, uint
         return false;
     read_now(timer);
     wheel_prefetch_due(wheel, 0, FETCH_AHEAD + FETCH_AT_ONCE);
+    wheel_prefetch_due_further(wheel, 0, FURTHER_AHEAD);
     for (unsigned i = 1;; i++) {
         if (i % FETCH_AT_ONCE == 0)
             wheel_prefetch_due(wheel, FETCH_AHEAD, FETCH_AT_ONCE);
+        wheel_prefetch_due_further(wheel, FURTHER_AHEAD, 1);
         *ran += run_due(timer, timeout, frame);
         if (must_end_pass(timer))
             return false;
