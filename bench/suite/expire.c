@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What does it cost to let many expire? One million due within a second on the real clock, and
- * within a minute and an hour on a virtual one; each task reads the clock and notes its lateness.
+ * within a minute and an hour on a virtual one; each task reads the clock and notes its lateness,
+ * where what it is called with begins or, `next line`, in the line behind that.
  * `again` is the second million of one timer: the memory is there, and lies as the first left it.
  * `walk` is no timer: the least that running them in order takes of memory and clock here, at once,
  * and with a wake-up for each tick.
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdalign.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -22,8 +24,16 @@ struct record {
     int64_t late;
 };
 
+/* The same in something larger: what its task uses lies in the line behind the first. */
+struct wide {
+    alignas(64) char first[64];
+    struct record record;
+};
+
 struct crowd {
-    struct record *records;
+    char *memory;
+    size_t size, at; /* of what one task is called with, and where in that its record is */
+    bool hooked;     /* scheduled with a hook: a block more for each */
     uint64_t count;
     uint64_t *late; /* sorted, for the percentiles */
     uint64_t early;
@@ -42,17 +52,55 @@ static void note(hwt_timeout *timeout, void *arg)
                           memory_order_relaxed);
 }
 
-static void crowd_new(struct crowd *crowd, uint64_t count)
+static void crowd_new(struct crowd *crowd, uint64_t count, size_t size, size_t at)
 {
     crowd->count = count;
-    crowd->records = bench_alloc(count * sizeof(*crowd->records));
+    crowd->size = size;
+    crowd->at = at;
+    crowd->hooked = false;
+    crowd->memory = bench_alloc(count * size);
     crowd->late = bench_alloc(count * sizeof(*crowd->late));
+}
+
+static void *argument_of(const struct crowd *crowd, uint64_t i)
+{
+    return crowd->memory + i * crowd->size;
+}
+
+static struct record *record_of(const struct crowd *crowd, uint64_t i)
+{
+    return (struct record *)(crowd->memory + i * crowd->size + crowd->at);
 }
 
 static void crowd_free(struct crowd *crowd)
 {
-    free(crowd->records);
+    free(crowd->memory);
     free(crowd->late);
+}
+
+static void hook(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    bench_die("a hook of what was not cancelled", EBUSY);
+}
+
+static void submit_one(hwt_timer *timer, const struct crowd *crowd, uint64_t i, hwt_task *task)
+{
+    uint64_t deadline = record_of(crowd, i)->deadline;
+    hwt_spec spec;
+
+    if (!crowd->hooked) {
+        bench_check(hwt_new_timeout_at(timer, task, argument_of(crowd, i), deadline, NULL),
+                    "hwt_new_timeout_at");
+        return;
+    }
+    hwt_spec_init(&spec);
+    spec.task = task;
+    spec.cancelled = hook;
+    spec.arg = argument_of(crowd, i);
+    spec.delay_ns = deadline - hwt_timer_now(timer);
+    bench_check(hwt_schedule(timer, &spec, NULL), "hwt_schedule");
 }
 
 static void submit(hwt_timer *timer, struct crowd *crowd, hwt_task *task, uint64_t from,
@@ -61,18 +109,15 @@ static void submit(hwt_timer *timer, struct crowd *crowd, hwt_task *task, uint64
     atomic_store(&expired, 0);
     crowd->early = 0;
     for (uint64_t i = 0; i < crowd->count; i++) {
-        struct record *record = &crowd->records[i];
-
-        record->deadline = from + rng_between(&seed, 0, span);
-        bench_check(hwt_new_timeout_at(timer, task, record, record->deadline, NULL),
-                    "hwt_new_timeout_at");
+        record_of(crowd, i)->deadline = from + rng_between(&seed, 0, span);
+        submit_one(timer, crowd, i, task);
     }
 }
 
 static void collect_lateness(struct crowd *crowd)
 {
     for (uint64_t i = 0; i < crowd->count; i++) {
-        int64_t late = crowd->records[i].late;
+        int64_t late = record_of(crowd, i)->late;
 
         crowd->early += late < 0;
         crowd->late[i] = late < 0 ? 0 : (uint64_t)late;
@@ -128,21 +173,34 @@ static void real_crowd(hwt_timer *timer, struct crowd *crowd, uint64_t seed, str
 
 enum scene { WORKER, LOOP, AGAIN };
 
+struct real {
+    enum scene scene;
+    uint64_t count, seed;
+    struct series *f; /* shared with the child */
+};
+
 /* With a worker, or in an event loop; or with a worker that has had as many before. */
-static void real_once(struct crowd *crowd, enum scene scene, uint64_t seed, struct series *f)
+static void real_once(struct bench *b, void *arg)
 {
+    const struct real *real = arg;
+    bool loops = real->scene == LOOP;
     struct series before[REAL_FIGURES] = {{.n = 0}};
     struct bench_loop loop;
-    hwt_timer *timer = bench_timer_on(CLOCK_MONOTONIC, TICK, scene == LOOP ? &loop : NULL);
+    struct crowd crowd;
+    hwt_timer *timer;
 
-    if (scene == AGAIN)
-        real_crowd(timer, crowd, ~seed, before);
-    real_crowd(timer, crowd, seed, f);
-    if (scene == LOOP) {
+    (void)b;
+    crowd_new(&crowd, real->count, sizeof(struct record), 0);
+    timer = bench_timer_on(CLOCK_MONOTONIC, TICK, loops ? &loop : NULL);
+    if (real->scene == AGAIN)
+        real_crowd(timer, &crowd, ~real->seed, before);
+    real_crowd(timer, &crowd, real->seed, real->f);
+    if (loops) {
         bench_loop_close(&loop);
-        series_add(&f[LONGEST], (double)loop.longest_ns / 1e3);
+        series_add(&real->f[LONGEST], (double)loop.longest_ns / 1e3);
     }
     hwt_timer_destroy(timer);
+    crowd_free(&crowd);
 }
 
 struct figure {
@@ -163,6 +221,7 @@ static void report(struct bench *b, const char *timer, const char *scenario, uin
     }
 }
 
+/* Each run in a process of its own: what memory is like after others is what `again` asks. */
 static void real(struct bench *b, const char *scenario, enum scene scene, uint64_t count)
 {
     static const struct figure figures[REAL_FIGURES] = {
@@ -172,18 +231,17 @@ static void real(struct bench *b, const char *scenario, enum scene scene, uint64
         [P999] = {"late p99.9", "us", 1500},    [WORST] = {"late max", "us", 0},
         [LONGEST] = {"advance max", "us", 0},
     };
-    struct series f[REAL_FIGURES] = {{.n = 0}};
-    struct crowd crowd;
+    struct real real = {.scene = scene, .count = count};
 
     if (!bench_wants(b, scenario))
         return;
-    crowd_new(&crowd, count);
+    real.f = bench_shared(REAL_FIGURES * sizeof(*real.f));
     for (unsigned i = 0; i < b->repeats; i++) {
         bench_progress(b, "%s, run %u of %u", scenario, i + 1, b->repeats);
-        real_once(&crowd, scene, i + 1, f);
+        real.seed = i + 1;
+        bench_isolated(b, real_once, &real);
     }
-    crowd_free(&crowd);
-    report(b, "hwt", scenario, count, figures, scene == LOOP ? REAL_FIGURES : LONGEST, f);
+    report(b, "hwt", scenario, count, figures, scene == LOOP ? REAL_FIGURES : LONGEST, real.f);
 }
 
 /* ---- a virtual clock ---- */
@@ -211,6 +269,11 @@ static void note_virtual(hwt_timeout *timeout, void *arg)
     record->late = (int64_t)(virtual_now - record->deadline);
     atomic_store_explicit(&expired, atomic_load_explicit(&expired, memory_order_relaxed) + 1,
                           memory_order_relaxed);
+}
+
+static void note_wide(hwt_timeout *timeout, void *arg)
+{
+    note_virtual(timeout, &((struct wide *)arg)->record);
 }
 
 /* From tick to tick, as a worker would wake up, skipping those at which nothing is due. */
@@ -252,7 +315,7 @@ static hwt_timer *virtual_crowd(struct crowd *crowd, uint64_t span, uint64_t see
 
     virtual_now = HWT_SEC(1000);
     timer = bench_virtual_timer(HWT_WHEEL_HIERARCHICAL, TICK, &virtual_now);
-    submit(timer, crowd, note_virtual, virtual_now, span, seed);
+    submit(timer, crowd, crowd->at ? note_wide : note_virtual, virtual_now, span, seed);
     return timer;
 }
 
@@ -289,8 +352,10 @@ static void virtual_bursts(struct crowd *crowd, uint64_t span, uint64_t seed, ui
     series_add(&f[ADVANCE_MAX], (double)percentile(took, advances, 100) / 1e3);
 }
 
+enum called_with { NARROW, WIDE, HOOKED };
+
 static void virtual(struct bench *b, const char *scenario, uint64_t span, uint64_t count,
-                    double limit)
+                    double limit, enum called_with called_with)
 {
     const struct figure figures[VIRTUAL_FIGURES] = {
         [CPU_EACH] = {"CPU each", "ns", limit},        [V_SUBMIT] = {"submission", "ns", 0},
@@ -304,7 +369,11 @@ static void virtual(struct bench *b, const char *scenario, uint64_t span, uint64
 
     if (!bench_wants(b, scenario))
         return;
-    crowd_new(&crowd, count);
+    if (called_with == WIDE)
+        crowd_new(&crowd, count, sizeof(struct wide), offsetof(struct wide, record));
+    else
+        crowd_new(&crowd, count, sizeof(struct record), 0);
+    crowd.hooked = called_with == HOOKED;
     took = bench_alloc(2 * count * sizeof(*took));
     for (unsigned i = 0; i < b->repeats; i++) {
         bench_progress(b, "%s, run %u of %u", scenario, i + 1, b->repeats);
@@ -367,7 +436,7 @@ static void put_in_order(struct walk *w, hwt_task *task, uint64_t seed)
 
     crowd->early = 0;
     for (uint64_t i = 0; i < crowd->count; i++) {
-        struct record *record = &crowd->records[i];
+        struct record *record = record_of(crowd, i);
 
         record->deadline = rng_between(&seed, 0, HWT_SEC(1));
         w->blocks[i] = (struct block){BLOCK_PENDING, task, record};
@@ -382,7 +451,7 @@ static void put_in_order(struct walk *w, hwt_task *task, uint64_t seed)
 static void let_begin(struct walk *w, uint64_t from)
 {
     for (uint64_t i = 0; i < w->crowd->count; i++)
-        w->crowd->records[i].deadline += from;
+        record_of(w->crowd, i)->deadline += from;
 }
 
 static uint64_t deadline_of(const struct walk *w, uint64_t i)
@@ -421,7 +490,7 @@ static void walk_open(struct walk *w, struct crowd *crowd, uint64_t count)
 {
     size_t size;
 
-    crowd_new(crowd, count);
+    crowd_new(crowd, count, sizeof(struct record), 0);
     w->crowd = crowd;
     size = (count * sizeof(*w->blocks) + WALK_MEMORY - 1) / WALK_MEMORY * WALK_MEMORY;
     w->blocks = aligned_alloc(WALK_MEMORY, size);
@@ -497,10 +566,12 @@ int main(int argc, char **argv)
     real(&b, "within a second", WORKER, million);
     real(&b, "within a second, again", AGAIN, million);
     real(&b, "within a second, event loop", LOOP, million);
-    virtual(&b, "a second, virtual clock", HWT_SEC(1), million, 130);
-    virtual(&b, "a second, virtual clock", HWT_SEC(1), 2 * million, 0);
-    virtual(&b, "a minute, virtual clock", HWT_SEC(60), million, 120);
-    virtual(&b, "an hour, virtual clock", HWT_SEC(3600), million, 200);
+    virtual(&b, "a second, virtual clock", HWT_SEC(1), million, 130, NARROW);
+    virtual(&b, "a second, virtual clock, next line", HWT_SEC(1), million, 0, WIDE);
+    virtual(&b, "a second, virtual clock, with a hook", HWT_SEC(1), million, 0, HOOKED);
+    virtual(&b, "a second, virtual clock", HWT_SEC(1), 2 * million, 0, NARROW);
+    virtual(&b, "a minute, virtual clock", HWT_SEC(60), million, 120, NARROW);
+    virtual(&b, "an hour, virtual clock", HWT_SEC(3600), million, 200, NARROW);
     in_order(&b, "in order, no timer", million);
     in_time(&b, "in time, no timer", million);
     return bench_close(&b);
