@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,6 +170,73 @@ WHEEL_TEST(release, cancelled)
         rig_close(&r);
         cr_assert_eq(c.releases, 1);
     }
+}
+
+/* ---- of one tick ---- */
+
+#define THRONG 300 /* some hands of the worker: what was cancelled is noticed in between */
+#define ENDS   3   /* one in so many is cancelled: too few to be taken out at once */
+static hwt_timeout *throng[THRONG];
+static unsigned throng_ran, throng_hooked, throng_released;
+
+static void throng_task(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    throng_ran += *(unsigned *)arg;
+}
+
+static void throng_hook(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    throng_hooked += *(unsigned *)arg;
+}
+
+static void free_argument(void *arg)
+{
+    free(arg);
+    throng_released++;
+}
+
+static void cancel_some(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    for (unsigned i = 0; i < THRONG; i += ENDS) {
+        cr_assert(hwt_timeout_cancel(throng[i]));
+        hwt_timeout_unref(throng[i]);
+    }
+    cr_assert_eq(throng_released, THRONG / ENDS);
+}
+
+/*
+ * G6, G10: by a task of their tick, when they stand in order already. What the worker still has of
+ * them, their second blocks too, stays until he has met them: he looks there for what to fetch.
+ */
+WHEEL_TEST(release, cancelled_by_a_task_of_their_tick)
+{
+    unsigned *one;
+    hwt_spec spec;
+    rig r;
+
+    throng_ran = throng_hooked = throng_released = 0;
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, cancel_some, NULL, TICK / 2, NULL), 0);
+    hwt_spec_init(&spec);
+    spec.task = throng_task;
+    spec.cancelled = throng_hook;
+    spec.release = free_argument;
+    for (unsigned i = 0; i < THRONG; i++) {
+        one = malloc(sizeof *one);
+        *one = 1;
+        spec.arg = one;
+        spec.delay_ns = TICK / 2 + 1 + i;
+        cr_assert_eq(hwt_schedule(r.timer, &spec, i % ENDS ? NULL : &throng[i]), 0);
+    }
+    cr_assert_eq(rig_advance_by(&r, TICK), 1 + THRONG - THRONG / ENDS);
+    cr_assert_eq(throng_ran, THRONG - THRONG / ENDS);
+    cr_assert_eq(throng_hooked, THRONG / ENDS);
+    cr_assert_eq(throng_released, THRONG);
+    rig_close(&r);
 }
 
 static void keep_handle(hwt_timeout *timeout, void *arg)
