@@ -135,7 +135,11 @@ HOT void agenda_prefetch(const struct agenda *agenda, unsigned from, unsigned co
     for (unsigned i = begin; i < end && i < agenda->hi; i++)
         __builtin_prefetch(agenda->front[i].timeout->arg, 1);
 }
-/* What is known only when that has come: the argument of one with an extra; or its next line. */
+/*
+ * The same a few runs later: the next line of each; or, since it was an extra that was fetched, the
+ * argument of which that tells. It stays as long as the block does, noticed or not, and its `arg`
+ * never changes.
+ */
 HOT void agenda_prefetch_further(const struct agenda *agenda, unsigned from, unsigned count)
 {
     unsigned begin = agenda->lo + from, end = begin + count;

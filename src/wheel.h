@@ -164,7 +164,7 @@ HOT void wheel_prefetch_due(const struct wheel *wheel, unsigned from, unsigned c
 {
     agenda_prefetch(&wheel->agenda, from, count);
 }
-/* And further: their next line, or what only that tells. */
+/* And what follows that, a few runs later (agenda.h). */
 HOT void wheel_prefetch_due_further(const struct wheel *wheel, unsigned from, unsigned count)
 {
     agenda_prefetch_further(&wheel->agenda, from, count);
