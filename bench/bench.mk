@@ -35,7 +35,7 @@ include bench/inflight/inflight.mk
 BENCHES := $(SUITE) $(STRUCTURES) $(COUNTS)
 
 .PHONY: bench-programs bench bench-peers
-bench-programs: $(BENCHES) $(INFLIGHT) $(PEERS) $(REPLAY) ## keep: Build the benchmarks and the replay
+bench-programs: $(BENCHES) $(INFLIGHT) $(PEERS) $(ASKED_OF_1_0) $(REPLAY) ## keep: Build the benchmarks and the replay
 bench: deps ## measure: Every program of bench/ in turn (40 minutes; BENCH_FLAGS=--quick: minutes)
 	@$(MAKE) --no-print-directory $(BENCHES) $(INFLIGHT)
 	@rm -f $(BENCH_JSON)
@@ -45,10 +45,10 @@ bench: deps ## measure: Every program of bench/ in turn (40 minutes; BENCH_FLAGS
 	@BUILD=$(BUILD) bench/peers/run.sh $(INFLIGHT) $(BENCH_FLAGS) --json $(BENCH_JSON)
 	@bench/summary.sh $(BENCH_JSON)
 bench-peers: deps ## measure: Measure other timers beside this one: those that are installed
-	@$(MAKE) --no-print-directory $(PEERS)
+	@$(MAKE) --no-print-directory $(PEERS) $(ASKED_OF_1_0)
 	@rm -f $(PEERS_JSON)
 	@BUILD=$(BUILD) bench/peers/run.sh $(PEERS) $(BENCH_FLAGS) --json $(PEERS_JSON)
 	@bench/summary.sh $(PEERS_JSON)
 
 -include $(patsubst %.o,%.d,$(sort $(REPLAY_O) $(HARNESS_O) $(SUITE_O) $(STRUCTURES_O) $(COUNTS_O) \
-	$(PEERS_O) $(INFLIGHT_O)))
+	$(PEERS_O) $(RELEASE_O) $(INFLIGHT_O)))

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 #define SECOND UINT64_C(1000000000)
@@ -131,7 +132,7 @@ static void note(struct event *event)
     atomic_fetch_add_explicit(&fired, 1, memory_order_relaxed);
 }
 
-enum { EXPIRE_CPU, EARLY, P50, P99, P999 };
+enum { EXPIRE_CPU, EARLY, P50, P99, P999, EXPIRE_SCHEDULE };
 
 static void lateness(struct record *records, uint64_t count, struct series *f)
 {
@@ -188,9 +189,11 @@ void ask_expire(struct bench *b, void *arg)
     const struct ask *ask = arg;
     struct record *records = bench_alloc(ask->count * sizeof(*records));
     void *timer = ask->peer->create();
+    struct crowd_cost cost = run_crowd(ask, timer, records);
 
     (void)b;
-    series_add(&ask->figures[EXPIRE_CPU], run_crowd(ask, timer, records).rest);
+    series_add(&ask->figures[EXPIRE_CPU], cost.rest);
+    series_add(&ask->figures[EXPIRE_SCHEDULE], cost.schedule);
     ask->peer->destroy(timer);
     lateness(records, ask->count, ask->figures);
 }
@@ -350,4 +353,22 @@ void ask_bulk(struct bench *b, void *arg)
     ask->peer->destroy(timer);
     series_add(&ask->figures[BULK_LIFE], (double)(process_cpu_ns() - cpu) / each);
     series_add(&ask->figures[BULK_BYTES], (double)(peak_bytes() - before) / each);
+}
+
+ask_question *ask_named(const char *name)
+{
+    static const struct {
+        const char *name;
+        ask_question *ask;
+    } all[] = {
+        {"pairs", ask_pairs},         {"pairs beside others", ask_pairs},
+        {"schedule only", ask_build}, {"within a second", ask_expire},
+        {"a second time", ask_again}, {"one at a time", ask_lone},
+        {"bulk", ask_bulk},
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (strcmp(all[i].name, name) == 0)
+            return all[i].ask;
+    return NULL;
 }

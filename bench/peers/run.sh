@@ -3,7 +3,8 @@
 #
 # Runs a comparison with other timers: run.sh PROGRAM [OPTION...], where PROGRAM is the build's
 # bench/peers or bench/inflight. Programs for timers in other languages are compiled here, when
-# their compiler and library are installed; else a line says what is missing.
+# their compiler and library are installed, and the library as it was in 1.0, from the history; else
+# a line says what is missing.
 set -eu
 
 program=$1
@@ -42,7 +43,36 @@ go_timers() {
     fi
 }
 
+# The last commit of 1.0.
+release() {
+    commit=61d5b23baf4c357fb6c0efacd24ce92f1fe2f099
+    asks=$PWD/$(dirname "$program")/release
+    library=$PWD/$work/1.0/build
+    if [ ! -x "$asks" ]; then
+        echo "!$(dirname "$program")/release is not built"
+    elif [ ! -e "$library/libhwt.so" ] &&
+        ! git -C "$here" cat-file -e "$commit:Makefile" 2>/dev/null; then
+        echo "!this is no clone with the history of 1.0"
+    elif [ ! -e "$library/libhwt.so" ] && ! build_release >"$work/1.0.log" 2>&1; then
+        echo "!1.0 does not compile here: $work/1.0.log"
+    else
+        echo "LD_LIBRARY_PATH='$library' '$asks'"
+    fi
+}
+
+build_release() {
+    mkdir -p "$work/1.0" &&
+        git -C "$here/../.." archive --format=tar "$commit" >"$work/1.0.tar" &&
+        tar -xf "$work/1.0.tar" -C "$work/1.0" &&
+        env -u BUILD -u MAKEFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
+            make -C "$work/1.0" NODEPS=1 build/libhwt.so
+}
+
 BENCH_NETTY=$(netty)
 BENCH_GO=$(go_timers)
-export BENCH_NETTY BENCH_GO
+BENCH_RELEASE=
+case $program in
+*/peers) BENCH_RELEASE=$(release) ;;
+esac
+export BENCH_NETTY BENCH_GO BENCH_RELEASE
 exec "$program" "$@"
