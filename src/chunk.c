@@ -19,6 +19,7 @@ struct chunk_lot {
     struct chunk_lot *next; /* younger */
     char *chunks;
     size_t units, opened; /* small chunks: in all; ever taken into use, or split off for that */
+    bool in_pieces;       /* its pages are asked for as they are come to */
 };
 
 /* So large that the system may give it a huge page: there filing costs no faults. */
@@ -55,7 +56,7 @@ void chunk_store_destroy(struct chunk_store *store)
     chunk_store_init(store);
 }
 
-static char *obtain_chunks(size_t units)
+static char *obtain_chunks(size_t units, bool small)
 {
     size_t size = units * CHUNK_SMALL_SIZE;
     char *chunks;
@@ -63,16 +64,18 @@ static char *obtain_chunks(size_t units)
     if (!is_mapped(units))
         return aligned_alloc(CHUNK_LARGE_SIZE, size);
     chunks = platform_map(size, LOT_MOST * CHUNK_LARGE_SIZE);
-    if (chunks)
+    if (chunks && small)
+        platform_advise_small(chunks, size);
+    else if (chunks)
         platform_advise_huge(chunks, size);
     return chunks;
 }
 
-static struct chunk_lot *lot_create(size_t units)
+static struct chunk_lot *lot_create(size_t units, bool small)
 {
     int saved = errno; /* in a caller's advance; malloc may try one thing before another */
     struct chunk_lot *lot = malloc(sizeof *lot);
-    char *chunks = lot ? obtain_chunks(units) : NULL;
+    char *chunks = lot ? obtain_chunks(units, small) : NULL;
 
     if (!chunks) {
         free(lot);
@@ -80,14 +83,14 @@ static struct chunk_lot *lot_create(size_t units)
     }
     __asm__ volatile("" : : : "memory"); /* clang takes it that malloc leaves errno alone */
     errno = saved;
-    *lot = (struct chunk_lot){NULL, chunks, units, 0};
+    *lot = (struct chunk_lot){NULL, chunks, units, 0, small || !is_mapped(units)};
     return lot;
 }
 
 /* Another lot of large chunks, after those that there are. */
 static bool grow(struct chunk_store *store, size_t count)
 {
-    struct chunk_lot *lot = lot_create(count * CHUNK_SPLIT);
+    struct chunk_lot *lot = lot_create(count * CHUNK_SPLIT, store->small_pages);
 
     if (!lot)
         return false;
@@ -106,7 +109,7 @@ static void meet_pages(const struct chunk_lot *lot)
 {
     size_t rest = (lot->units - lot->opened) * CHUNK_SMALL_SIZE;
 
-    if (!is_mapped(lot->units) && lot->opened * CHUNK_SMALL_SIZE % MEET_SIZE == 0)
+    if (lot->in_pieces && lot->opened * CHUNK_SMALL_SIZE % MEET_SIZE == 0)
         platform_populate_pages(lot->chunks + lot->opened * CHUNK_SMALL_SIZE,
                                 rest < MEET_SIZE ? rest : MEET_SIZE);
 }
@@ -252,14 +255,24 @@ bool chunk_is_low(const struct chunk_store *store)
 }
 
 /* A huge page comes by a touch; if it was none, the rest is asked for. */
-void chunk_make_ready(struct chunk_store *store)
+static void bring_pages(struct chunk_lot *lot)
 {
+    size_t size = lot->units * CHUNK_SMALL_SIZE, piece = lot->in_pieces ? MEET_SIZE : size;
+
+    *(volatile char *)lot->chunks = 0;
+    for (size_t at = 0; at < size; at += piece)
+        platform_populate_pages(lot->chunks + at, size - at < piece ? size - at : piece);
+    lot->in_pieces = false;
+}
+
+void chunk_make_ready(struct chunk_store *store, bool small)
+{
+    store->small_pages = small;
     if (!grow(store, store->next_lot)) {
         store->half_open = false; /* whoever needs it may fare better */
         return;
     }
-    *(volatile char *)store->last->chunks = 0;
-    platform_populate_pages(store->last->chunks, store->last->units * CHUNK_SMALL_SIZE);
+    bring_pages(store->last);
 }
 
 bool chunk_next_is_fresh(const struct chunk_store *store)

@@ -50,6 +50,7 @@ struct chunk_store {
     struct chunk_lot *opening;     /* the oldest in which there are chunks that never were in use */
     uint32_t next_lot;             /* large chunks in the next one */
     bool half_open;                /* of the youngest one half is opened: another may be wanted */
+    bool small_pages;              /* are what the next one asks for */
     size_t total, fresh;           /* small chunks: in all lots; in what never was taken from one */
     struct chunk_lot *at;          /* the cursor: a lot (NULL: before the first), and ... */
     size_t offset;                 /* ... how far in it, in small chunks */
@@ -166,8 +167,11 @@ static inline bool chunk_runs_low(const struct chunk_store *store)
 {
     return unlikely(store->half_open) && chunk_is_low(store);
 }
-/* Another lot, and its pages, which whoever takes its first chunk would have to wait for. */
-void chunk_make_ready(struct chunk_store *store);
+/*
+ * Another lot, and its pages, which whoever takes its first chunk would have to wait for. `small`:
+ * it is of small pages, as are those that come without this before the next one that is not.
+ */
+void chunk_make_ready(struct chunk_store *store, bool small);
 
 /*
  * The cursor goes on, by one chunk; those that were never used it leaves out. *units: the size of

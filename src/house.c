@@ -17,6 +17,12 @@
 /* So much later what is due may run because memory is made ready. */
 #define BRIEF_NS    UINT64_C(200000)
 #define TOOK_MOST   UINT64_C(10000000)
+/*
+ * A huge page that takes longer is dear: the host has to find it. In small ones the same memory
+ * takes 1.2 ms there; so many times, then a huge one is tried again.
+ */
+#define DEAR_NS     UINT64_C(2000000)
+#define SMALL_TIMES 16
 /* Nothing is due for so long: then a huge page is waited for by nobody, wherever it comes from. */
 #define QUIET_NS    UINT64_C(10000000)
 
@@ -69,6 +75,7 @@ static bool may_take_time(hwt_timer *timer, uint64_t now)
  */
 void house_make_ready(hwt_timer *timer)
 {
+    struct house *house = &timer->worker.house;
     uint64_t begin, end;
 
     timer_check_acting(timer);
@@ -80,9 +87,13 @@ void house_make_ready(hwt_timer *timer)
         slab_put_off();
         return;
     }
-    slab_make_ready();
+    slab_make_ready(house->small > 0);
     end = timer_now(timer); /* some clocks go back, or leap */
-    timer->worker.house.took = end > begin ? min_u64(end - begin, TOOK_MOST) : 0;
+    house->took = end > begin ? min_u64(end - begin, TOOK_MOST) : 0;
+    if (house->small > 0)
+        house->small--;
+    else if (house->took > DEAR_NS)
+        house->small = SMALL_TIMES;
 }
 
 /*
@@ -93,7 +104,7 @@ void house_make_wheel_ready(hwt_timer *timer)
 {
     timer_check_acting(timer);
     if (next_due(timer) >= deadline_after(timer_now(timer), QUIET_NS))
-        wheel_make_ready(timer->worker.wheel);
+        wheel_make_ready(timer->worker.wheel, timer->worker.house.small > 0);
 }
 
 static bool step(hwt_timer *timer)

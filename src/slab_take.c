@@ -5,6 +5,8 @@
 #include "platform.h"
 #include "slab_word.h"
 
+#define SMALL_AT_ONCE 16 /* batches, 32 KB: who maps waits for no more */
+
 static _Atomic(struct slab *) current; /* where blocks were found last */
 
 /* How things stand with the pages of the next slab. A hint. */
@@ -259,15 +261,30 @@ void slab_put_off(void)
  * A huge page comes by a touch, which unlike asking for pages keeps nobody from mapping meanwhile.
  * If it was none, the rest is asked for.
  */
-void slab_make_ready(void)
+static void bring_huge(struct slab *slab)
+{
+    touch(slab, 0, 1);
+    populate(slab, 0, slab->batches);
+}
+
+static void bring_small(const struct slab *slab)
+{
+    platform_advise_small(slab->blocks, blocks_in(slab) * sizeof(hwt_timeout));
+    for (uint32_t batch = 0; batch < slab->batches; batch += SMALL_AT_ONCE)
+        populate(slab, batch, (uint32_t)min_u64(SMALL_AT_ONCE, slab->batches - batch));
+}
+
+void slab_make_ready(bool small)
 {
     struct slab *next;
 
     store_relaxed(&next_slab, NEXT_COMING);
     next = find_next();
     if (next && !load_relaxed(&next->ready)) {
-        touch(next, 0, 1);
-        populate(next, 0, next->batches);
+        if (small)
+            bring_small(next);
+        else
+            bring_huge(next);
         store_relaxed(&next->ready, 1);
     }
     store_relaxed(&next_slab, NEXT_ENOUGH);

@@ -102,14 +102,17 @@ void wheel_destroy(struct wheel *wheel);
 /* So many timeouts can be in it, or beside it, without malloc. 0 or -ENOMEM. */
 int wheel_reserve(struct wheel *wheel, size_t timeouts);
 
-/* Memory for more will soon be needed: to have it ready is a good idea, and takes long. */
+/*
+ * Memory for more will soon be needed: to have it ready is a good idea, and takes long. `small`: in
+ * small pages.
+ */
 static inline bool wheel_runs_low(const struct wheel *wheel)
 {
     return chunk_runs_low(&wheel->store);
 }
-static inline void wheel_make_ready(struct wheel *wheel)
+static inline void wheel_make_ready(struct wheel *wheel, bool small)
 {
-    chunk_make_ready(&wheel->store);
+    chunk_make_ready(&wheel->store, small);
 }
 
 /* Never fails: without memory it gets slower (the pen), but nothing is lost. */

@@ -1355,7 +1355,7 @@ Test(bucket, a_lot_can_be_had_before_it_is_needed)
         size_t total = store.total, fresh = store.fresh;
 
         asked_calls = asked_bytes = asked_touched = 0;
-        chunk_make_ready(&store);
+        chunk_make_ready(&store, false);
         cr_assert_eq(store.total, total + BIG_LOT * CHUNK_SPLIT);
         cr_assert_eq(store.fresh, fresh + BIG_LOT * CHUNK_SPLIT);
         cr_assert_eq(asked_calls, 1);
@@ -1364,6 +1364,30 @@ Test(bucket, a_lot_can_be_had_before_it_is_needed)
         cr_assert_eq(take_until_low(&store), fresh / CHUNK_SPLIT + BIG_LOT / 2);
         cr_assert_eq(store.fresh, BIG_LOT * CHUNK_SPLIT / 2);
     }
+    chunk_store_destroy(&store);
+}
+
+/* In small pages by pieces, beforehand or as they are come to. */
+Test(bucket, a_lot_of_small_pages_comes_piece_by_piece)
+{
+    enum { PIECE = 32 << 10, LOT = BIG_LOT * CHUNK_LARGE_SIZE };
+    struct chunk_store store;
+    size_t total;
+
+    chunk_store_init(&store);
+    take_until_low(&store);
+    chunk_make_ready(&store, false);
+    take_until_low(&store);
+    asked_calls = asked_bytes = asked_most = 0;
+    chunk_make_ready(&store, true);
+    cr_assert_eq(asked_calls, LOT / PIECE);
+    cr_assert_eq(asked_bytes, LOT);
+    cr_assert_eq(asked_most, PIECE);
+    asked_calls = 0;
+    for (total = store.total; store.total == total;)
+        cr_assert_not_null(chunk_take(&store, true));
+    cr_assert_eq(asked_calls, 1, "of the lot after it, which nobody had made ready");
+    cr_assert_eq(asked_most, PIECE);
     chunk_store_destroy(&store);
 }
 
@@ -1403,7 +1427,7 @@ Test(bucket, a_lot_that_is_not_had_before_comes_when_it_is_needed)
     take_until_low(&store);
     total = store.total;
     memory_is_short = true;
-    chunk_make_ready(&store);
+    chunk_make_ready(&store, false);
     memory_is_short = false;
     cr_assert_not(store.half_open, "it is not tried again and again");
     cr_assert_eq(store.total, total);

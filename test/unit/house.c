@@ -32,7 +32,8 @@ static atomic_size_t by_producer, by_others, calls;
 static atomic_size_t slabs_by_producer, slabs_by_others, touched, stretches;
 static atomic_bool hold_next; /* whoever asks for a slab ... */
 static atomic_uint is_held;
-static atomic_bool let_go; /* ... until then */
+static atomic_bool let_go;           /* ... until then */
+static void (*asked_for_slab)(void); /* by the test's own thread */
 
 int madvise(void *memory, size_t size, int advice)
 {
@@ -45,6 +46,8 @@ int madvise(void *memory, size_t size, int advice)
         mincore(memory, 1, &in_core);
         atomic_fetch_add(&touched, in_core & 1);
         atomic_fetch_add(producer ? &slabs_by_producer : &slabs_by_others, 1);
+        if (asked_for_slab)
+            asked_for_slab();
         if (atomic_exchange(&hold_next, false)) {
             atomic_fetch_add(&is_held, 1);
             while (!let_go)
@@ -438,6 +441,42 @@ WHEEL_TEST(house, a_slab_is_made_ready_when_there_is_time)
         cr_assert_eq(house->took, i == 0 ? HWT_MSEC(2) : 0);
     }
     hwt_timeout_unref(soon);
+    rig_close(&r);
+}
+
+static rig *dear_for;
+
+static void take_three_milliseconds(void)
+{
+    set_now(dear_for, now_of(dear_for) + HWT_MSEC(3));
+}
+
+/* Where the host has to find a huge page; a huge one is tried again some time. */
+WHEEL_TEST(house, a_slab_comes_in_small_pages_where_a_huge_one_was_dear)
+{
+    enum { TIMES = 16 };
+    struct house *house;
+    rig r;
+
+    begin(&r, wheel);
+    house = &r.timer->worker.house;
+    dear_for = &r;
+    asked_for_slab = take_three_milliseconds;
+    for (unsigned i = 0; i < 2 * (TIMES + 1); i++) {
+        bool huge = i % (TIMES + 1) == 0;
+        size_t before = slabs_by_others;
+
+        carve_half_a_slab(&r);
+        house_make_ready(r.timer);
+        cr_assert_eq((size_t)slabs_by_others - before, huge, "%u", i);
+        cr_assert_eq(house->small, huge ? TIMES : TIMES - i % (TIMES + 1));
+    }
+    asked_for_slab = NULL;
+    carve_half_a_slab(&r);
+    house_make_ready(r.timer);
+    carve_half_a_slab(&r);
+    house_make_ready(r.timer);
+    cr_assert_eq(house->small, 0, "it took no time");
     rig_close(&r);
 }
 

@@ -20,10 +20,11 @@ enum { POPULATE = 23 };
 
 #define SLAB    (SLAB_BLOCKS * sizeof(hwt_timeout))
 #define STRETCH 32 /* batches */
+#define PIECE   ((size_t)32 << 10)
 
 /* ---- the system ---- */
 
-static atomic_size_t map_most = SIZE_MAX, populated;
+static atomic_size_t map_most = SIZE_MAX, populated, pieces, made_small;
 static atomic_bool hold_next, let_go;
 static atomic_uint held;
 
@@ -39,6 +40,8 @@ void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_
 
 int __wrap_madvise(void *memory, size_t size, int advice)
 {
+    pieces += advice == POPULATE && size == PIECE;
+    made_small += advice == MADV_NOHUGEPAGE && size == SLAB;
     if (advice == POPULATE && size == SLAB) {
         populated++;
         if (atomic_exchange(&hold_next, false)) {
@@ -153,7 +156,7 @@ Test(slab, what_was_made_ready_is_taken_at_once)
 
     carve_the_first_and_ask();
     spare = next_slab();
-    slab_make_ready();
+    slab_make_ready(false);
     cr_assert_not(slab_next_is_wanted());
     slab = next_slab();
     cr_assert(slab != spare && !slab->small && slab->ready);
@@ -166,7 +169,7 @@ Test(slab, what_was_made_ready_is_taken_at_once)
 Test(slab, it_is_taken_before_a_spare_one)
 {
     carve_the_first();
-    slab_make_ready();
+    slab_make_ready(false);
     slab_put_off(); /* by another one, who asks himself whether he has time */
     cr_assert_not(next_slab()->small);
 }
@@ -175,7 +178,7 @@ Test(slab, none_is_made_ready_but_in_huge_pages)
 {
     carve_the_first();
     carve_all_of(next_slab());
-    slab_make_ready(); /* there are spare ones */
+    slab_make_ready(false); /* there are spare ones */
     cr_assert(next_slab()->ready);
     cr_assert_not(next_slab()->small);
 }
@@ -183,10 +186,26 @@ Test(slab, none_is_made_ready_but_in_huge_pages)
 Test(slab, once_is_enough)
 {
     carve_the_first();
-    slab_make_ready();
+    slab_make_ready(false);
     cr_assert_eq((size_t)populated, 1);
-    slab_make_ready();
+    slab_make_ready(false);
     cr_assert_eq((size_t)populated, 1);
+}
+
+/* G4: who maps meanwhile waits for one piece. */
+Test(slab, small_pages_are_asked_for_piece_by_piece)
+{
+    struct slab *slab;
+
+    carve_the_first();
+    made_small = pieces = 0;
+    for (unsigned i = 0; i < 2; i++)
+        slab_make_ready(true);
+    cr_assert_eq((size_t)made_small, 1);
+    cr_assert_eq((size_t)pieces, SLAB / PIECE, "once");
+    cr_assert_eq((size_t)populated, 0);
+    slab = next_slab();
+    cr_assert(slab->ready && !slab->small, "it is no spare one");
 }
 
 Test(slab, what_is_put_off_is_not_waited_for)
@@ -205,7 +224,7 @@ Test(slab, what_is_put_off_is_not_waited_for)
 
 static void *make_ready(void *unused)
 {
-    slab_make_ready();
+    slab_make_ready(false);
     return unused;
 }
 
@@ -267,7 +286,7 @@ static struct slab *give_one_back(void)
     struct slab *slab;
 
     carve_the_first();
-    slab_make_ready();
+    slab_make_ready(false);
     slab = next_slab();
     carve_all_of(slab);
     slab_put_off();
