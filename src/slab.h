@@ -84,8 +84,8 @@ void slab_populate(size_t blocks);
  * Where half of a slab is carved the next one will be wanted. Any thread: is that so? Then: a
  * worker has been asked. The worker of any timer: sees to it that there is one, with pages; or puts
  * it off. From when he has been asked until it is there nobody else waits for a huge page, as long
- * as there is a spare slab: there are two of small pages for each of the others. `small`: he asks for
- * small pages instead, several at once; the slab keeps those.
+ * as there is a spare slab: there are two of small pages for each of the others. `small`: he asks
+ * for small pages instead, several at once; the slab keeps those.
  */
 bool slab_next_is_wanted(void);
 void slab_promise_next(void);
