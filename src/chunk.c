@@ -254,7 +254,7 @@ bool chunk_is_low(const struct chunk_store *store)
     return free_units(store) <= LOT_MOST * CHUNK_SPLIT / 2;
 }
 
-/* A huge page comes by a touch; if it was none, the rest is asked for. */
+/* A huge page comes by a touch; if it was none, the rest is asked for. Small ones: by pieces. */
 static void bring_pages(struct chunk_lot *lot)
 {
     size_t size = lot->units * CHUNK_SMALL_SIZE, piece = lot->in_pieces ? MEET_SIZE : size;
