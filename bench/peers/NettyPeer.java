@@ -338,6 +338,44 @@ public final class NettyPeer {
             report("within a second", 1, count, metric[j], unit[j], values[j]);
     }
 
+    /* ---- millions by two threads, none cancelled ---- */
+    private static void bulkOnce(int count, double[][] values, int run) throws Exception {
+        HashedWheelTimer timer = timer();
+        TimerTask one = timeout -> fired.lazySet(fired.get() + 1);
+        Thread[] threads = new Thread[2];
+        long least = 400L * count + SECOND;
+        fired.set(0);
+        System.gc();
+        long cpu = SYSTEM.getProcessCpuTime(), wall = System.nanoTime();
+        for (int i = 0; i < 2; i++) {
+            long[] seed = {i + 1};
+            (threads[i] = new Thread(() -> {
+                for (int j = 0; j < count / 2; j++)
+                    timer.newTimeout(one, least + random(seed, 0, 2 * SECOND),
+                                     TimeUnit.NANOSECONDS);
+            })).start();
+        }
+        for (Thread thread : threads)
+            thread.join();
+        values[0][run] = (double) (System.nanoTime() - wall) / count;
+        values[1][run] = (double) (SYSTEM.getProcessCpuTime() - cpu) / count;
+        while (fired.get() < count)
+            Thread.sleep(50);
+        timer.stop();
+        values[2][run] = (double) (SYSTEM.getProcessCpuTime() - cpu) / count;
+    }
+
+    private static void bulk(int count) throws Exception {
+        String[] metric = {"wall to schedule", "CPU to schedule", "CPU of its life"};
+        int runs = (repeats + 1) / 2;
+        double[][] values = new double[metric.length][runs];
+        bulkOnce(count, values, 0);
+        for (int i = 0; i < runs; i++)
+            bulkOnce(count, values, i);
+        for (int j = 0; j < metric.length; j++)
+            report("bulk", 2, count, metric[j], "ns", values[j]);
+    }
+
     public static void main(String[] args) throws Exception {
         repeats = Integer.parseInt(args[0]);
         seconds = Double.parseDouble(args[1]);
@@ -350,6 +388,7 @@ public final class NettyPeer {
         pairs("pairs", 2, 0);
         expire(1000000);
         build(quick ? 1000000 : 5000000);
+        bulk(quick ? 1000000 : 5000000);
         pairs("pairs beside others", 1, 1000000);
         System.exit(0);
     }

@@ -248,6 +248,47 @@ func expire(count int) {
 	}
 }
 
+/* ---- millions by two threads, none cancelled ---- */
+
+func bulkOnce(count int) []float64 {
+	var fired int64
+	least := time.Duration(count)*400 + time.Second
+	done := make(chan bool)
+	one := func() { atomic.AddInt64(&fired, 1) }
+	runtime.GC()
+	cpu, start := processCPU(), time.Now()
+	for i := 1; i <= 2; i++ {
+		go func(seed uint64) {
+			for j := 0; j < count/2; j++ {
+				time.AfterFunc(least+random(&seed, 0, 2*time.Second), one)
+			}
+			done <- true
+		}(uint64(i))
+	}
+	<-done
+	<-done
+	wall, scheduled := time.Since(start), processCPU()
+	for atomic.LoadInt64(&fired) < int64(count) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	each := float64(count)
+	return []float64{float64(wall.Nanoseconds()) / each, float64(scheduled-cpu) / each,
+		float64(processCPU()-cpu) / each}
+}
+
+func bulk(count int) {
+	metric := []string{"wall to schedule", "CPU to schedule", "CPU of its life"}
+	values := make([][]float64, len(metric))
+	for i := 0; i < (repeats+1)/2; i++ {
+		for j, value := range bulkOnce(count) {
+			values[j] = append(values[j], value)
+		}
+	}
+	for j := range metric {
+		report("bulk", 2, count, metric[j], "ns", values[j])
+	}
+}
+
 func main() {
 	repeats, _ = strconv.Atoi(os.Args[1])
 	seconds, _ = strconv.ParseFloat(os.Args[2], 64)
@@ -257,11 +298,12 @@ func main() {
 	pairs("pairs, one timer reset", 1, 0, reset)
 	pairs("pairs, one timer reset", 2, 0, reset)
 	expire(1000000)
+	many := 5000000
 	if quick {
-		build(1000000)
-	} else {
-		build(5000000)
+		many = 1000000
 	}
+	build(many)
+	bulk(many)
 	others := populate(1000000)
 	pairs("pairs beside others", 1, 1000000, afterFunc)
 	runtime.KeepAlive(others)
