@@ -37,6 +37,24 @@ public final class NettyPeer {
         System.out.flush();
     }
 
+    private interface Question {
+        double[] ask() throws Exception;
+    }
+
+    /* Once for nothing, then each of its figures over half as many runs as others have. */
+    private static void repeat(String scenario, int producers, long count, String[] metric,
+                               String[] unit, Question question) throws Exception {
+        double[][] values = new double[metric.length][(repeats + 1) / 2];
+        question.ask();
+        for (int i = 0; i < values[0].length; i++) {
+            double[] once = question.ask();
+            for (int j = 0; j < metric.length; j++)
+                values[j][i] = once[j];
+        }
+        for (int j = 0; j < metric.length; j++)
+            report(scenario, producers, count, metric[j], unit[j], values[j]);
+    }
+
     private static double megabytes(String name) throws IOException {
         for (String line : Files.readAllLines(Paths.get("/proc/self/status")))
             if (line.startsWith(name))
@@ -251,7 +269,7 @@ public final class NettyPeer {
                              TimeUnit.NANOSECONDS);
     }
 
-    /* CPU ns and wall ns each, and bytes: in a method of its own, so that nothing stays reachable. */
+    /* CPU ns and wall ns each, and bytes. A method of its own, so that nothing stays reachable. */
     private static double[] buildOnce(long count) throws Exception {
         double before = heap();
         HashedWheelTimer timer = timer();
@@ -266,17 +284,8 @@ public final class NettyPeer {
     }
 
     private static void build(long count) throws Exception {
-        String[] metric = {"CPU in all", "wall each", "heap each"};
-        int runs = (repeats + 1) / 2;
-        double[][] values = new double[metric.length][runs];
-        buildOnce(count);
-        for (int i = 0; i < runs; i++) {
-            double[] once = buildOnce(count);
-            for (int j = 0; j < metric.length; j++)
-                values[j][i] = once[j];
-        }
-        for (int j = 0; j < metric.length; j++)
-            report("schedule only", 1, count, metric[j], j < 2 ? "ns" : "bytes", values[j]);
+        repeat("schedule only", 1, count, new String[] {"CPU in all", "wall each", "heap each"},
+               new String[] {"ns", "ns", "bytes"}, () -> buildOnce(count));
     }
 
     /* ---- one million due within a second ---- */
@@ -324,56 +333,43 @@ public final class NettyPeer {
     }
 
     private static void expire(int count) throws Exception {
-        String[] metric = {"CPU each", "early", "late p50", "late p99", "late p99.9"};
-        String[] unit = {"ns", "timeouts", "us", "us", "us"};
-        int runs = (repeats + 1) / 2;
-        double[][] values = new double[metric.length][runs];
-        expireOnce(count);
-        for (int i = 0; i < runs; i++) {
-            double[] once = expireOnce(count);
-            for (int j = 0; j < metric.length; j++)
-                values[j][i] = once[j];
-        }
-        for (int j = 0; j < metric.length; j++)
-            report("within a second", 1, count, metric[j], unit[j], values[j]);
+        repeat("within a second", 1, count,
+               new String[] {"CPU each", "early", "late p50", "late p99", "late p99.9"},
+               new String[] {"ns", "timeouts", "us", "us", "us"}, () -> expireOnce(count));
     }
 
-    /* ---- millions by two threads, none cancelled ---- */
-    private static void bulkOnce(int count, double[][] values, int run) throws Exception {
+    /* ---- millions by two threads, none cancelled: due when ask_bulk's are ---- */
+    private static double[] bulkOnce(int count) throws Exception {
         HashedWheelTimer timer = timer();
         TimerTask one = timeout -> fired.lazySet(fired.get() + 1);
         Thread[] threads = new Thread[2];
         long least = 400L * count + SECOND;
         fired.set(0);
         System.gc();
-        long cpu = SYSTEM.getProcessCpuTime(), wall = System.nanoTime();
+        long start = System.nanoTime(), used = SYSTEM.getProcessCpuTime();
         for (int i = 0; i < 2; i++) {
             long[] seed = {i + 1};
-            (threads[i] = new Thread(() -> {
+            threads[i] = new Thread(() -> {
                 for (int j = 0; j < count / 2; j++)
                     timer.newTimeout(one, least + random(seed, 0, 2 * SECOND),
                                      TimeUnit.NANOSECONDS);
-            })).start();
+            });
+            threads[i].start();
         }
         for (Thread thread : threads)
             thread.join();
-        values[0][run] = (double) (System.nanoTime() - wall) / count;
-        values[1][run] = (double) (SYSTEM.getProcessCpuTime() - cpu) / count;
+        double wall = System.nanoTime() - start, scheduled = SYSTEM.getProcessCpuTime() - used;
         while (fired.get() < count)
             Thread.sleep(50);
         timer.stop();
-        values[2][run] = (double) (SYSTEM.getProcessCpuTime() - cpu) / count;
+        double life = SYSTEM.getProcessCpuTime() - used;
+        return new double[] {wall / count, scheduled / count, life / count};
     }
 
     private static void bulk(int count) throws Exception {
-        String[] metric = {"wall to schedule", "CPU to schedule", "CPU of its life"};
-        int runs = (repeats + 1) / 2;
-        double[][] values = new double[metric.length][runs];
-        bulkOnce(count, values, 0);
-        for (int i = 0; i < runs; i++)
-            bulkOnce(count, values, i);
-        for (int j = 0; j < metric.length; j++)
-            report("bulk", 2, count, metric[j], "ns", values[j]);
+        repeat("bulk", 2, count,
+               new String[] {"wall to schedule", "CPU to schedule", "CPU of its life"},
+               new String[] {"ns", "ns", "ns"}, () -> bulkOnce(count));
     }
 
     public static void main(String[] args) throws Exception {
@@ -387,8 +383,9 @@ public final class NettyPeer {
         pairs("pairs", 1, 0);
         pairs("pairs", 2, 0);
         expire(1000000);
-        build(quick ? 1000000 : 5000000);
-        bulk(quick ? 1000000 : 5000000);
+        int many = quick ? 1000000 : 5000000;
+        build(many);
+        bulk(many);
         pairs("pairs beside others", 1, 1000000);
         System.exit(0);
     }

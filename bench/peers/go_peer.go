@@ -35,6 +35,20 @@ func report(scenario string, producers, count int, metric, unit string, values [
 		scenario, producers, count, metric, unit, list)
 }
 
+/* Each figure of a question over half as many runs as others have. */
+func repeat(scenario string, producers, count int, metric, unit []string,
+	once func(int) []float64) {
+	values := make([][]float64, len(metric))
+	for i := 0; i < (repeats+1)/2; i++ {
+		for j, value := range once(count) {
+			values[j] = append(values[j], value)
+		}
+	}
+	for j := range metric {
+		report(scenario, producers, count, metric[j], unit[j], values[j])
+	}
+}
+
 func processCPU() int64 {
 	var use syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &use)
@@ -171,23 +185,23 @@ func populate(count int) []*time.Timer {
 	return all
 }
 
-func build(count int) {
-	runs := (repeats + 1) / 2
-	cpu, wall, bytes := make([]float64, runs), make([]float64, runs), make([]float64, runs)
-	for i := range cpu {
-		before, used, start := heap(), processCPU(), time.Now()
-		all := populate(count)
-		wall[i] = float64(time.Since(start).Nanoseconds()) / float64(count)
-		time.Sleep(time.Duration(count) * 500)
-		cpu[i] = float64(processCPU()-used) / float64(count)
-		bytes[i] = (heap() - before) / float64(count)
-		for _, timer := range all {
-			timer.Stop()
-		}
+func buildOnce(count int) []float64 {
+	before, used, start := heap(), processCPU(), time.Now()
+	all := populate(count)
+	wall := time.Since(start)
+	time.Sleep(time.Duration(count) * 500)
+	cpu := processCPU() - used
+	bytes := heap() - before
+	for _, timer := range all {
+		timer.Stop()
 	}
-	report("schedule only", 1, count, "CPU in all", "ns", cpu)
-	report("schedule only", 1, count, "wall each", "ns", wall)
-	report("schedule only", 1, count, "heap each", "bytes", bytes)
+	each := float64(count)
+	return []float64{float64(cpu) / each, float64(wall.Nanoseconds()) / each, bytes / each}
+}
+
+func build(count int) {
+	repeat("schedule only", 1, count, []string{"CPU in all", "wall each", "heap each"},
+		[]string{"ns", "ns", "bytes"}, buildOnce)
 }
 
 /* ---- one million due within a second ---- */
@@ -235,20 +249,12 @@ func expireOnce(count int) []float64 {
 }
 
 func expire(count int) {
-	metric := []string{"CPU each", "early", "late p50", "late p99", "late p99.9"}
-	unit := []string{"ns", "timeouts", "us", "us", "us"}
-	values := make([][]float64, len(metric))
-	for i := 0; i < (repeats+1)/2; i++ {
-		for j, value := range expireOnce(count) {
-			values[j] = append(values[j], value)
-		}
-	}
-	for j := range metric {
-		report("within a second", 1, count, metric[j], unit[j], values[j])
-	}
+	repeat("within a second", 1, count,
+		[]string{"CPU each", "early", "late p50", "late p99", "late p99.9"},
+		[]string{"ns", "timeouts", "us", "us", "us"}, expireOnce)
 }
 
-/* ---- millions by two threads, none cancelled ---- */
+/* ---- millions by two threads, none cancelled: due when ask_bulk's are ---- */
 
 func bulkOnce(count int) []float64 {
 	var fired int64
@@ -277,16 +283,8 @@ func bulkOnce(count int) []float64 {
 }
 
 func bulk(count int) {
-	metric := []string{"wall to schedule", "CPU to schedule", "CPU of its life"}
-	values := make([][]float64, len(metric))
-	for i := 0; i < (repeats+1)/2; i++ {
-		for j, value := range bulkOnce(count) {
-			values[j] = append(values[j], value)
-		}
-	}
-	for j := range metric {
-		report("bulk", 2, count, metric[j], "ns", values[j])
-	}
+	repeat("bulk", 2, count, []string{"wall to schedule", "CPU to schedule", "CPU of its life"},
+		[]string{"ns", "ns", "ns"}, bulkOnce)
 }
 
 func main() {
