@@ -9,6 +9,7 @@
 #include "guard.h"
 #include "house.h"
 #include "intake.h"
+#include "pass.h"
 #include "run.h"
 #include "worker.h"
 
@@ -87,7 +88,7 @@ static int drive(hwt_timer *timer)
 
     guard_begin(&guard);
     park_leave(&timer->park);
-    ran = worker_pass(timer, true);
+    ran = pass_run(timer, true);
     if (!timer_is_ours(timer))
         return ran;
     if (ran > 0)

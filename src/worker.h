@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The worker: a pass takes in what the lanes hold, advances the wheel and runs what is due; between
- * passes it sleeps. A thread of its own calls worker_main; the caller's thread (drive.c) calls
- * worker_pass itself.
+ * The worker: between passes (pass.h) it plans when to wake up, and sleeps. A thread of its own
+ * calls worker_main; a thread of the caller's (drive.c) calls the pass itself, and has a descriptor
+ * set to what is planned.
  */
 #ifndef HWT_WORKER_H
 #define HWT_WORKER_H
@@ -10,8 +10,6 @@
 #include "timer.h"
 
 void *worker_main(void *timer);
-/* One pass: takes in what was submitted, runs what is due. The number of tasks run. */
-int worker_pass(hwt_timer *timer, bool exact);
 /* Publishes the next wake-up; false: something has come up, do not sleep. */
 bool worker_plan(hwt_timer *timer, uint64_t *wake_before);
 /* Who drives for a descriptor: that was a wake-up, since something was due. */
