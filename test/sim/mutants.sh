@@ -39,7 +39,7 @@ copy_tree() # to
 {
     mkdir -p "$1/build"
     tar -c --exclude=./build --exclude=./.git . | tar -x -C "$1"
-    cp -a build/sim "$1/build/sim"
+    [ ! -d build/sim ] || cp -a build/sim "$1/build/sim"
     build "$1" >&2
 }
 
