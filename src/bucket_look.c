@@ -164,7 +164,7 @@ void bucket_end_show(struct sighting *shown)
         return;
     shown->slot = NULL;
     timeout = packed_timeout(shown->packed);
-    if (shown->packed & PACKED_ALONE && !timeout_is_alone(timeout)) { /* it has a handle now (S4) */
+    if (shown->packed & PACKED_ALONE && !deserves_mark(timeout, shown->deadline)) { /* S4 */
         shown->packed &= ~PACKED_ALONE;
         if (timeout->place != PLACE_INLINE)
             ring_share(&bucket_chunk_of(timeout, slot)->ring);
@@ -179,7 +179,7 @@ static void show_slots(_Atomic uint64_t *slot, unsigned count, bucket_see *see, 
         uint64_t packed = slot_empty(&slot[i]);
         if (!packed)
             continue;
-        *shown = (struct sighting){&slot[i], packed, 0};
+        *shown = (struct sighting){&slot[i], packed, timeout_deadline(packed_timeout(packed))};
         see(context, packed_timeout(packed));
         bucket_end_show(shown);
     }

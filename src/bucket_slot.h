@@ -17,11 +17,11 @@
  *      by S1, it was there all the time. (A block is never unmapped.)
  *   S4 A timeout that is alone (timeout_is_alone) when it is filed, and still as it was met, is
  *      marked in its slot. It gets a handle in its own task, when it is in no slot, or from a
- *      visitor, who is shown it out of its slot: then it comes back without the mark. So nobody but
- *      the worker empties a slot with a mark, or changes the word, and he needs no
- *      read-modify-write for it, nor for a look; and on a rung of the ladder its `where` may be
- *      stale (ladder.h). With an executor a task runs while its timeout lies in a bucket: there is
- *      no mark in that one.
+ *      visitor, who is shown it out of its slot, and may move it without one: either way it comes
+ *      back without the mark. So nobody but the worker empties a slot with a mark, or changes the
+ *      word, whose deadline is the key's; he needs no read-modify-write for it, nor for a look; and
+ *      on a rung of the ladder its `where` may be stale (ladder.h). With an executor a task runs
+ *      while its timeout lies in a bucket: there is no mark in that one.
  */
 #ifndef HWT_BUCKET_SLOT_H
 #define HWT_BUCKET_SLOT_H
@@ -49,15 +49,19 @@ static inline uint64_t packed_key_from(uint64_t packed, uint64_t from)
 }
 
 /*
- * What is filed by that deadline, with the mark of S4 if that is due. The references first: whoever
- * gave up his may have cancelled or moved it since the worker met it.
+ * S4, of one that is filed by that deadline. The references first: whoever gave up his may have
+ * cancelled or moved it since the worker met it.
  */
+static inline bool deserves_mark(const hwt_timeout *timeout, uint64_t deadline)
+{
+    return timeout_is_alone(timeout) &&
+           load_relaxed(&timeout->word) == word_make(deadline, WORD_PENDING);
+}
+
+/* What is filed by that deadline, with the mark if that is due. */
 static inline uint64_t packed_filed(const hwt_timeout *timeout, uint64_t deadline, uint64_t key)
 {
-    bool alone = timeout_is_alone(timeout) &&
-                 load_relaxed(&timeout->word) == word_make(deadline, WORD_PENDING);
-
-    return packed_of_key(timeout, key) | (alone ? PACKED_ALONE : 0);
+    return packed_of_key(timeout, key) | (deserves_mark(timeout, deadline) ? PACKED_ALONE : 0);
 }
 
 /* ---- filling, emptying, looking ---- */

@@ -31,20 +31,29 @@ void ladder_init(struct ladder *ladder, struct agenda *agenda, struct chunk_stor
 
 /* ---- the bottom ---- */
 
-static void set_bottom(struct ladder *ladder, unsigned count)
+/* L1, L2: the deadlines are still those by whose keys it was brought here, `range` above `from`. */
+static void check_bottom(const struct ladder *ladder, uint64_t from, uint64_t range)
 {
+    for (unsigned i = ladder->lo; i < ladder->hi; i++)
+        hwt_assert(ladder_key(ladder, ladder->bottom[i].deadline) - from <= range);
+    (void)from, (void)range;
+}
+
+/* Of agenda_sort_from(), all of them in that range. */
+static void sort_to_bottom(struct ladder *ladder, unsigned count, uint64_t from, uint64_t range)
+{
+    hwt_assert(!ladder_has_bottom(ladder));
+    agenda_sort(ladder->agenda, count, from, range, ladder->bottom);
     ladder->in_use = true;
     ladder->lo = 0;
     ladder->hi = count;
+    check_bottom(ladder, from, range);
     ladder_fetch(ladder, LADDER_FETCH_TIMEOUTS);
 }
 
 void ladder_sort(struct ladder *ladder, unsigned count, uint64_t base)
 {
-    hwt_assert(!ladder_has_bottom(ladder));
-    agenda_sort(ladder->agenda, count, ladder_key(ladder, base), UINT64_C(1) << LADDER_BITS,
-                ladder->bottom);
-    set_bottom(ladder, count);
+    sort_to_bottom(ladder, count, ladder_key(ladder, base), UINT64_C(1) << LADDER_BITS);
 }
 
 void ladder_expire(struct ladder *ladder, uint64_t deadline)
@@ -99,8 +108,7 @@ static void sort_part(struct ladder *ladder, struct bucket *part, uint64_t from)
         count += more;
     }
     turn_round(packed, count);
-    agenda_sort(ladder->agenda, count, from, UINT64_C(1) << LADDER_PART_BITS, ladder->bottom);
-    set_bottom(ladder, count);
+    sort_to_bottom(ladder, count, from, UINT64_C(1) << LADDER_PART_BITS);
 }
 
 static void mark_empty(struct rung *rung, unsigned part)

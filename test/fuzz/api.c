@@ -2,7 +2,7 @@
 /*
  * Bytes as calls of the public API, under HWT_DRIVE_CALLER and a virtual clock, with both wheels,
  * against a model that is a plain list: what must be pending, with which deadline, what may run now
- * and in which order, and every counter of the ledger (G1, G2, G3, G8, G10, G11, G14, G15).
+ * and in which order, and every counter of the ledger (G1, G2, G3, G8, G10, G11, G14, G15, C18).
  *
  * With -DFUZZ_TARGET it is a target for libFuzzer or AFL++:
  *   clang -fsanitize=fuzzer,address,undefined -DFUZZ_TARGET -D_GNU_SOURCE -Iinclude -Itest
@@ -21,7 +21,7 @@ static void settle_pass(int ran)
         struct model *m = &models[i];
 
         STRESS_CHECK(!m->running, "G10: the hook of one cancelled in its task never came");
-        if (m->pending)
+        if (m->pending && m->held)
             settle_skip(m);
         STRESS_CHECK(!m->pending || m->fresh || m->deadline > now_ns,
                      "G2: %" PRIu64 " did not run at %" PRIu64, m->deadline, now_ns);
@@ -67,19 +67,19 @@ static void play_byte(uint8_t op)
 {
     struct model *m = &models[byte() % MODELS];
 
-    switch (op % 12) {
+    switch (op % 14) {
     case 0:
     case 1:
     case 2:
     case 3: submit(duration(), false); break;
     case 4:
     case 5:
-        if (m->used)
+        if (m->held)
             cancel(m, op & 128);
         break;
     case 6:
     case 7:
-        if (m->used)
+        if (m->held)
             move(m, duration(), op & 128);
         break;
     case 8:
@@ -91,9 +91,14 @@ static void play_byte(uint8_t op)
         advance();
         check_next();
         break;
+    case 11:
+        if (m->held && m->pending)
+            let_go(m);
+        break;
+    case 12: visit(); break;
     default:
         check_ledger();
-        if (m->used)
+        if (m->held)
             check_state(m);
     }
 }
@@ -162,11 +167,11 @@ static void play(const uint8_t *bytes, size_t count, hwt_wheel_kind wheel)
         play_byte(byte());
     stop(last % 2);
     for (int i = 0; i < MODELS; i++)
-        if (models[i].used && i % 2)
+        if (models[i].held && i % 2)
             hwt_timeout_unref(models[i].timeout);
     STRESS_OK(hwt_timer_destroy(timer));
     for (int i = 0; i < MODELS; i += 2)
-        if (models[i].used)
+        if (models[i].held)
             hwt_timeout_unref(models[i].timeout); /* G9: outlives its timer */
 }
 

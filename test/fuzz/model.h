@@ -25,8 +25,10 @@ enum script {
 };
 
 struct model {
-    hwt_timeout *timeout; /* one reference, held until the slot is used again */
-    bool used, pending, running, hooked;
+    hwt_timeout *timeout; /* one reference, if it is held: until the slot is used again */
+    bool used, held, pending, running, hooked;
+    bool unnamed;  /* the reference is dropped at once */
+    bool shown;    /* by the visit that is on */
     bool fresh;    /* due only since this pass began: may run in it or in the next ... */
     bool moved;    /* ... by a move, which may have left it where it was */
     bool hook_due; /* cancelled while it ran: its hook follows the task */
@@ -178,11 +180,11 @@ static void play_script(struct model *m)
     switch (m->script) {
     case DO_SUBMIT_NOW: submit(0, true); break;
     case DO_CANCEL_OTHER:
-        if (other->used && other != m)
+        if (other->held && other != m)
             cancel(other, m->other & 128);
         break;
     case DO_MOVE_OTHER:
-        if (other->used && other != m)
+        if (other->held && other != m)
             move(other, m->rearm_delay, false);
         break;
     case DO_REARM: rearm(m); break;
@@ -227,7 +229,7 @@ static void check_next(void)
     uint64_t next = hwt_timer_next_deadline(timer), first = UINT64_MAX;
 
     for (int i = 0; i < MODELS; i++) {
-        if (models[i].pending && !models[i].running)
+        if (models[i].pending && models[i].held && !models[i].running)
             settle_skip(&models[i]);
         if (models[i].pending && models[i].deadline < first)
             first = models[i].deadline;
@@ -302,6 +304,7 @@ static void fill(struct model *m, uint64_t delay, bool plain)
     if (plain)
         return;
     m->hooked = form & 1;
+    m->unnamed = form & 8;
     m->script = (enum script)((form >> 4) % SCRIPTS);
     m->other = byte();
     m->rearm_delay = duration() % HWT_SEC(1000);
@@ -338,12 +341,21 @@ static struct model *free_model(void)
 
         if (m->used && (m->pending || m->running))
             continue;
-        if (m->used)
+        if (m->held)
             hwt_timeout_unref(m->timeout);
-        m->used = false;
+        m->used = m->held = false;
         return m;
     }
     return NULL;
+}
+
+/* From here on nobody has a handle; but what a skipped run is takes a look at it (settle_skip). */
+static void let_go(struct model *m)
+{
+    if (m->period > 0 && m->mode == HWT_FIXED_RATE_SKIP)
+        return;
+    hwt_timeout_unref(m->timeout);
+    m->held = false;
 }
 
 static void submit(uint64_t delay, bool plain)
@@ -362,10 +374,12 @@ static void submit(uint64_t delay, bool plain)
         expected.rejected++;
         return;
     }
-    m->used = m->pending = m->fresh = true;
+    m->used = m->held = m->pending = m->fresh = true;
     m->submission = ++submissions;
     expected.scheduled++;
     check_deadline(m);
+    if (m->unnamed)
+        let_go(m);
 }
 
 static void cancel(struct model *m, bool sync)
@@ -398,6 +412,49 @@ static void move(struct model *m, uint64_t delay, bool at)
         m->fresh = m->moved = true;
         check_deadline(m);
     }
+}
+
+static void move_referred(struct model *m)
+{
+    hwt_timeout *timeout = hwt_timeout_ref(m->timeout);
+
+    move(m, duration(), false);
+    hwt_timeout_unref(timeout);
+}
+
+/* Of what nobody has a handle to, too. */
+static void visitor(hwt_timeout *timeout, void *arg)
+{
+    struct model *m = hwt_timeout_arg(timeout);
+
+    (void)arg;
+    STRESS_CHECK(m->used && m->timeout == timeout && m->pending, "C18: a stranger is shown");
+    STRESS_CHECK(!m->shown, "C18: shown twice");
+    m->shown = true;
+    check_deadline(m);
+    switch (byte() % 8) {
+    case 0: move(m, duration(), false); break;
+    case 1: move_referred(m); break;
+    case 2: cancel(m, false); break;
+    case 3:
+        if (!m->held)
+            hwt_timeout_ref(timeout);
+        m->held = true;
+        break;
+    default: break;
+    }
+}
+
+static void visit(void)
+{
+    uint64_t pending = model_pending();
+    int64_t shown;
+
+    for (int i = 0; i < MODELS; i++)
+        models[i].shown = false;
+    shown = hwt_timer_visit(timer, visitor, NULL);
+    STRESS_CHECK(shown == (int64_t)pending, "C18: %" PRIi64 " shown, %" PRIu64 " pending", shown,
+                 pending);
 }
 
 #endif

@@ -267,9 +267,22 @@ static unsigned count_advances(void)
     return count;
 }
 
+static uint64_t shown_goes_to; /* by a visitor, after so long */
+
+/* What nobody has a handle to: it gets none that lasts. */
+static void move_shown(struct life *life, hwt_timeout *timeout)
+{
+    life->timeout = timeout;
+    if (life->order & 1)
+        hwt_timeout_ref(timeout);
+    move(life, shown_goes_to, false);
+    if (life->order & 1)
+        hwt_timeout_unref(timeout);
+}
+
 /*
  * Shown what a call that had returned made pending, if it still is; nothing twice. What nobody has
- * a handle to gets one, which is the caller's.
+ * a handle to is moved, or gets one, which is the caller's.
  */
 static void visitor(hwt_timeout *timeout, void *caller)
 {
@@ -281,7 +294,11 @@ static void visitor(hwt_timeout *timeout, void *caller)
     SIM_CHECK(!life->releases, "G16: a timeout is shown that was released");
     SIM_CHECK(!life->back, "a timeout is shown that was handed back");
     sim_plain_read(life->payload, 4);
-    if (!life->held && !life->submitter) {
+    if (life->held || life->submitter)
+        return;
+    if (oracle.world->visitors_move) {
+        move_shown(life, timeout);
+    } else {
         life->timeout = hwt_timeout_ref(timeout);
         life->held = (uint8_t)(1u << (uintptr_t)caller);
     }
@@ -354,7 +371,7 @@ static void check_pending(void)
         check_stats();
 }
 
-static void visit(void)
+static void visit(uint64_t goes_to)
 {
     struct next_snapshot before;
     unsigned runs[LIVES_MOST];
@@ -364,6 +381,7 @@ static void visit(void)
     if (visiting)
         return;
     visiting = true;
+    shown_goes_to = goes_to;
     for (unsigned i = 0; i < oracle.lives; i++) {
         oracle.life[i].shown = 0;
         runs[i] = oracle.life[i].runs;
@@ -1034,7 +1052,7 @@ static void do_op(unsigned producer, unsigned i)
             let_others();
         next();
         break;
-    case OP_VISIT: visit(); break;
+    case OP_VISIT: visit(delays[op->delay]); break;
     case OP_DRAIN: drain(delays[op->delay]); break;
     case OP_STOP: stop(); break;
     case OP_START: hwt_timer_start(oracle.timer); break;

@@ -1540,6 +1540,20 @@ const struct world worlds[] = {
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
     {
+        .name = "shownmoved",
+        .shows = "C15 C18 G2 G3 G4 G15",
+        .producers = 2,
+        .ops = 12,
+        .drive = HWT_DRIVE_CALLER,
+        .narrow = true,
+        .quick = true,
+        .visitors_move = true,
+        .delays = 0x68, /* near, and beyond the lowest level */
+        .weight =
+            {[OP_FORGET] = 6, [OP_NEXT] = 3, [OP_ADVANCE] = 4, [OP_SLEEP] = 3, [OP_VISIT] = 3},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
         .name = "taken",
         .shows = "C7 G2 G11",
         .producers = 2,

@@ -112,6 +112,74 @@ static void act(hwt_timeout *timeout, void *arg)
     cr_assert_neq(hwt_timer_next_deadline(hwt_timeout_timer(timeout)), UINT64_MAX);
 }
 
+typedef struct tenant {
+    unsigned number;
+    uint64_t deadline; /* as it was asked for */
+    bool ran;
+} tenant;
+
+static void run_on_time(hwt_timeout *timeout, void *arg)
+{
+    tenant *t = arg;
+
+    cr_assert(!t->ran);
+    cr_assert_eq(hwt_timer_now(hwt_timeout_timer(timeout)), t->deadline);
+    t->ran = true;
+}
+
+/* Some later, some earlier, some with a reference that does not stay. */
+static void shift(hwt_timeout *timeout, void *arg)
+{
+    tenant *t = hwt_timeout_arg(timeout);
+    bool referred = t->number & 1;
+
+    (void)arg;
+    if (t->number % 3 == 2)
+        return;
+    t->deadline = t->number % 3 ? t->deadline / 2 + HWT_MSEC(1) : t->deadline + HWT_SEC(30);
+    if (referred)
+        hwt_timeout_ref(timeout);
+    cr_assert(hwt_timeout_reschedule_at(timeout, t->deadline));
+    if (referred)
+        hwt_timeout_unref(timeout);
+}
+
+static uint64_t earliest_of(const tenant *t, size_t count)
+{
+    uint64_t earliest = UINT64_MAX;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!t[i].ran && t[i].deadline < earliest)
+            earliest = t[i].deadline;
+    }
+    return earliest;
+}
+
+/* Nobody else could: what was known of it for that reason is so no more (G2, G15). */
+WHEEL_TEST(visit, moves_what_nobody_holds)
+{
+    for (uint32_t slots = 1; slots <= 512; slots *= 8) {
+        tenant t[60] = {0};
+        rig r;
+
+        rig_prepare(&r, wheel, 0);
+        r.config.ticks_per_wheel = slots;
+        cr_assert_eq(rig_open(&r), 0);
+        for (unsigned i = 0; i < COUNT_OF(t); i++) {
+            t[i] = (tenant){.number = i, .deadline = HWT_MSEC(13 * i * i + 2)};
+            cr_assert_eq(hwt_new_timeout_at(r.timer, run_on_time, &t[i], t[i].deadline, NULL), 0);
+        }
+        for (unsigned step = 0; hwt_timer_pending(r.timer) > 0; step++) {
+            if (step < 50 && step % 10 == 0)
+                cr_assert_geq(hwt_timer_visit(r.timer, shift, NULL), 0);
+            cr_assert_eq(hwt_timer_next_deadline(r.timer), earliest_of(t, COUNT_OF(t)));
+            rig_advance_to(&r, earliest_of(t, COUNT_OF(t)));
+        }
+        cr_assert_eq(earliest_of(t, COUNT_OF(t)), UINT64_MAX, "one is lost");
+        rig_close(&r);
+    }
+}
+
 WHEEL_TEST(visit, a_visitor_may_change_all)
 {
     unsigned n = 0;
