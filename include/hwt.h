@@ -11,8 +11,8 @@
  *   What can fail returns 0 (or a count) or a negative errno. On an error nothing has changed and
  *   output arguments are untouched. Nothing here prints, aborts or changes errno on success.
  *   NULL for a timer or a handle does no harm. Where a call can fail it is -EINVAL. Otherwise the
- *   answer is that of a timer that is stopped and empty, or of a handle whose deadline is never:
- *   false, 0, NULL; its state is HWT_CANCELLED, but hwt_timeout_is_cancelled says false.
+ *   answer is that of a timer that is stopped and empty, or of a handle whose deadline is never;
+ *   its state is HWT_CANCELLED, but hwt_timeout_is_cancelled says false.
  *   A size or enum field left 0, and a tick_ns of 0, mean the default.
  *   "Any thread" includes tasks and hooks, on the worker too, and the destructors of a thread's own
  *   data, but no signal handler. "On the worker" is in hwt_timer_advance if the caller drives.
@@ -312,7 +312,7 @@ int hwt_new_timeout_at(hwt_timer *timer, hwt_task *task, void *arg, uint64_t dea
 /* When a periodic timeout runs again (G14); as ScheduledExecutorService and Go name them. */
 typedef enum hwt_period_mode {
     HWT_FIXED_RATE = 0,      /* at first + k * period, missed runs one after another */
-    HWT_FIXED_RATE_SKIP = 1, /* the same phase, missed runs dropped */
+    HWT_FIXED_RATE_SKIP = 1, /* the same phase, missed runs dropped; one that is due now is not */
     HWT_FIXED_DELAY = 2,     /* period after the end of the run before */
 } hwt_period_mode;
 
@@ -375,8 +375,8 @@ bool hwt_timeout_cancel(hwt_timeout *timeout);
  * and that thread has won. Nor is one that stop or destroy calls, or the worker whose executor
  * refused it.
  *
- * 1 as for true above, 0 as for false; -EDEADLK from inside that very task; -ECHILD in a forked
- * child.
+ * 1 as for true above, 0 as for false; -EDEADLK from inside that very task, or the hook that
+ * follows it; -ECHILD in a forked child.
  */
 int hwt_timeout_cancel_sync(hwt_timeout *timeout);
 
@@ -515,7 +515,8 @@ typedef void hwt_visitor(hwt_timeout *timeout, void *arg);
  * still is, each once, in no particular order; and returns how many. On the worker, between two
  * passes, so after the task that is running; this waits for it. On this thread if the caller
  * drives: then advance and the like of other threads wait for it. `visit` may look at the timeout,
- * take a reference, cancel or move it, and schedule; nothing else. What it schedules is not shown.
+ * take a reference and drop it, cancel or move it, and schedule; nothing else. What it schedules is
+ * not shown.
  * A visitor may end its thread, or throw, as a task may.
  *
  * -EINVAL: no timer or visitor; -EDEADLK from one of its own tasks, hooks or visitors; -ESHUTDOWN

@@ -166,6 +166,7 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
         return UINT64_MAX;
     if (answer_read(timer, &earliest)) {
         answer_want(&timer->answer, true);
+        earliest = min_u64(earliest, run_next_of_current(timer)); /* on an executor's thread */
     } else if (drives_here(timer)) {
         earliest = look_ahead(timer);
     } else if (timer->drive == HWT_DRIVE_CALLER && looks(timer)) {

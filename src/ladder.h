@@ -13,8 +13,8 @@
  *      the other one. So a part is sorted only when the bottom is empty, the lowest first, and only
  *      when its slot has been spread as a whole.
  *   L2 all that is here is pending, and its deadline is what it was when it came here. `where` and
- *      `place` are stale: a visitor, who could make handles of what he is shown, finds it in the
- *      wheel (hierarchical.h).
+ *      `place` are stale: a visitor, who could make handles of what he is shown, or move it, finds
+ *      it in the wheel (hierarchical.h).
  *
  * Of the hierarchical wheel alone. Worker only.
  */

@@ -505,6 +505,37 @@ WHEEL_TEST(next, rearmed_on_an_executor)
     rig_close(&r);
 }
 
+/* Nobody has told the worker of it: the run itself knows. */
+static void ask_for_its_own(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout, (void)arg;
+    for (unsigned i = 0; i < 3; i++)
+        cr_assert_eq(next(), hwt_timer_now(r.timer) + HWT_SEC(1));
+}
+
+WHEEL_TEST(next, of_a_periodic_one_on_an_executor)
+{
+    hwt_spec spec;
+
+    rig_prepare(&r, wheel, test_epochs[1]);
+    r.config.execute = take_over;
+    cr_assert_eq(rig_open(&r), 0);
+    hwt_spec_init(&spec);
+    spec.task = ask_for_its_own;
+    spec.delay_ns = spec.period_ns = HWT_SEC(1);
+    cr_assert_eq(hwt_schedule(r.timer, &spec, NULL), 0);
+    submit(HWT_SEC(50));
+    for (unsigned asked = 0; asked < 5; asked++) { /* before: an answer may have been left */
+        cr_assert_eq(rig_advance_by(&r, HWT_SEC(1)), 1);
+        for (unsigned i = 0; i < asked; i++)
+            cr_assert_eq(next(), test_epochs[1] + HWT_SEC(50), "it is with the executor");
+        run_handed_over(handed_over);
+        cr_assert_eq(next(), r.clock.now + HWT_SEC(1), "it has come back");
+    }
+    cr_assert_eq(hwt_timer_stop(r.timer, NULL), 0);
+    rig_close(&r);
+}
+
 /* More of them at once than have a place in a lane, one in the other. */
 #define DEEP 40
 

@@ -277,6 +277,18 @@ WHEEL_TEST(periodic, fixed_rate_skip_drops_the_missed)
     rig_close(&r);
 }
 
+WHEEL_TEST(periodic, fixed_rate_skip_keeps_what_is_due_now)
+{
+    beat b = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+    hwt_timeout_unref(start_beat(&r, &b, HWT_FIXED_RATE_SKIP, PERIOD, PERIOD));
+    cr_assert_eq(rig_advance_by(&r, 3 * PERIOD), 2, "the first, late, and the third");
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), EPOCH + 4 * PERIOD);
+    rig_close(&r);
+}
+
 WHEEL_TEST(periodic, fixed_delay_counts_from_the_end)
 {
     beat b = {.lasts = {HWT_MSEC(4), 0, HWT_MSEC(35)}};

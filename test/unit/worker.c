@@ -248,6 +248,31 @@ Test(worker, cancel_sync_from_its_own_task)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+static void end_itself(hwt_timeout *timeout, void *arg)
+{
+    (void)arg;
+    cr_assert(hwt_timeout_cancel(timeout));
+}
+
+/* It follows the run, which is not over before. */
+Test(worker, cancel_sync_from_its_own_hook)
+{
+    hwt_timer *timer = worker_timer();
+    atomic_int said = 99;
+    hwt_spec spec;
+
+    hwt_spec_init(&spec);
+    spec.task = end_itself;
+    spec.cancelled = sync_itself;
+    spec.arg = &said;
+    spec.period_ns = HWT_SEC(1);
+    cr_assert_eq(hwt_schedule(timer, &spec, NULL), 0);
+    while (atomic_load(&said) == 99)
+        sleep_ms(1);
+    cr_assert_eq(said, -EDEADLK);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
 typedef struct waiter {
     hwt_timeout *timeout;
     gate *gate;
