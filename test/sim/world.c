@@ -269,10 +269,11 @@ static unsigned count_advances(void)
 
 static uint64_t shown_goes_to; /* by a visitor, after so long */
 
-/* What nobody has a handle to: it gets none that lasts. */
+/* Others may be moving or cancelling it; what nobody has a handle to gets none that lasts. */
 static void move_shown(struct life *life, hwt_timeout *timeout)
 {
-    life->timeout = timeout;
+    if (!life->held)
+        life->timeout = timeout;
     if (life->order & 1)
         hwt_timeout_ref(timeout);
     move(life, shown_goes_to, false);
@@ -281,8 +282,8 @@ static void move_shown(struct life *life, hwt_timeout *timeout)
 }
 
 /*
- * Shown what a call that had returned made pending, if it still is; nothing twice. What nobody has
- * a handle to is moved, or gets one, which is the caller's.
+ * Shown what a call that had returned made pending, if it still is; nothing twice. It is moved; or,
+ * if nobody has a handle to it, gets one, which is the caller's.
  */
 static void visitor(hwt_timeout *timeout, void *caller)
 {
@@ -294,11 +295,11 @@ static void visitor(hwt_timeout *timeout, void *caller)
     SIM_CHECK(!life->releases, "G16: a timeout is shown that was released");
     SIM_CHECK(!life->back, "a timeout is shown that was handed back");
     sim_plain_read(life->payload, 4);
-    if (life->held || life->submitter)
+    if (life->submitter)
         return;
     if (oracle.world->visitors_move) {
         move_shown(life, timeout);
-    } else {
+    } else if (!life->held) {
         life->timeout = hwt_timeout_ref(timeout);
         life->held = (uint8_t)(1u << (uintptr_t)caller);
     }

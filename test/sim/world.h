@@ -108,7 +108,7 @@ struct world {
     unsigned crowd;       /* so many timeouts are in one lane from the beginning ... */
     bool crowd_is_due;    /* ... and to be run, each for a while */
     bool met;             /* the worker has taken in what is there from the beginning */
-    bool visitors_move;   /* ... what nobody has a handle to, to which they leave none */
+    bool visitors_move;   /* ... what they are shown, and leave no handle to it */
     bool still;           /* as beside a visit: who moves a timeout earlier tells the worker */
     unsigned held_blocks; /* so many of the pool's are taken from the beginning ... */
     bool blocks_free;     /* ... and given back at once */
