@@ -178,7 +178,7 @@ void hierarchical_look_to_ladder(struct hierarchical *w, uint64_t best, bool *mo
  */
 uint64_t hierarchical_unsorted_earliest(struct hierarchical *w, uint64_t best,
                                         struct sighting *who);
-/* All on it goes back into the lowest level, where it may be shown. */
+/* All on it goes back into the lowest level, to be shown there; or to the pen (no memory). */
 void hierarchical_leave_ladder(struct hierarchical *w);
 
 /* ---- what comes next (hierarchical_ahead.c) ---- */

@@ -365,9 +365,10 @@ hwt_timeout *wheel_take_on_agenda(struct wheel *wheel)
 
 void wheel_visit(struct wheel *wheel, bucket_see *see, void *context)
 {
+    wheel->ops->visit(wheel, see, context);
+    /* afterwards: what was put back for the visit may have come here, for want of memory */
     for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout))
         see(context, timeout);
-    wheel->ops->visit(wheel, see, context);
 }
 
 size_t wheel_check(struct wheel *wheel)

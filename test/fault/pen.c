@@ -3,7 +3,7 @@
 /*
  * Without memory for chunks, where the wheel's pen steps in: what is with an executor is handed
  * back by stop, which does not wait for its turn there (G8), and what a task re-arms for now waits
- * for the next pass (G11).
+ * for the next pass (G11); what goes there only because a visitor comes he is shown (C18).
  */
 #include "fault/inject.h"
 
@@ -124,6 +124,44 @@ static void rearm_in_a_pass(hwt_wheel_kind wheel)
     STRESS_OK(hwt_timer_destroy(timer));
 }
 
+/* ---- a visit (G2, C18) ---- */
+enum { SHOWN = 900 };
+
+static void count_shown(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    ++*(unsigned *)arg;
+}
+
+/*
+ * Nobody has a handle to them, and they lie in one slot of the second level, whose time has come:
+ * sorted already, from where a visit takes them back.
+ */
+static void visit_what_was_sorted(hwt_wheel_kind wheel)
+{
+    const uint64_t slot = HWT_MSEC(2048) * 3;
+    unsigned shown = 0;
+
+    create(wheel, NULL);
+    for (unsigned i = 0; i < SHOWN; i++)
+        STRESS_OK(hwt_new_timeout_at(timer, do_nothing, NULL, slot + HWT_MSEC(1000 + i % 5) + i + 1,
+                                     NULL));
+    STRESS_OK(hwt_timer_advance(timer));
+    STRESS_CHECK(hwt_timer_next_deadline(timer) > slot, "the first");
+    virtual_now = slot + HWT_MSEC(10);
+    STRESS_OK(hwt_timer_advance(timer));
+    arm(0, true);
+    STRESS_CHECK(hwt_timer_visit(timer, count_shown, &shown) == SHOWN, "C18: shown %u of %d", shown,
+                 SHOWN);
+    injected += atomic_load(&failed);
+    disarm();
+    virtual_now += HWT_SEC(2);
+    STRESS_CHECK(hwt_timer_advance(timer) == SHOWN, "G2: not all run");
+    STRESS_OK(hwt_timer_stop(timer, NULL));
+    stress_check_balance(timer);
+    STRESS_OK(hwt_timer_destroy(timer));
+}
+
 int main(int argc, char **argv)
 {
     stress_begin(argc, argv, 1);
@@ -131,6 +169,7 @@ int main(int argc, char **argv)
     for (int wheel = 0; wheel < 2; wheel++) {
         stop_beside_an_executor((hwt_wheel_kind)wheel);
         rearm_in_a_pass((hwt_wheel_kind)wheel);
+        visit_what_was_sorted((hwt_wheel_kind)wheel);
     }
-    return stress_end("fault_pen", "4 scenarios, %" PRIu64 " refusals of memory", injected);
+    return stress_end("fault_pen", "6 scenarios, %" PRIu64 " refusals of memory", injected);
 }
