@@ -225,12 +225,14 @@ void run_bury_refused(hwt_timer *timer, hwt_timeout *timeout)
 
 static void bury_abandoned(void *abandoned)
 {
-    const struct run_frame *frame = abandoned;
+    struct run_frame *frame = abandoned;
+    hwt_timeout *timeout = frame->current;
     struct release release;
 
-    timeout_run_over(frame->current);
-    release = release_drop_user_of(frame->current);
-    file_bury(frame->timer, frame->current);
+    timeout_run_over(timeout);
+    release = release_drop_user_of(timeout);
+    file_bury(frame->timer, timeout);
+    frame->current = NULL; /* another one may have its block now */
     release_call(release);
 }
 

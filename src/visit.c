@@ -80,18 +80,26 @@ static void settle(hwt_timer *timer)
     }
 }
 
-/* However the visitor was left. */
+static void leave_frame(void *left)
+{
+    const struct tour *tour = left;
+
+    run_frames = tour->frame.outer;
+}
+
+/* However the visitor was left. What is released then is so inside of the visit, as ever. */
 static void leave_tour(void *left)
 {
     struct tour *tour = left;
+    struct guard guard GUARDED = {.leave = leave_frame, .what = tour};
     struct release release = {NULL, NULL};
 
+    guard_begin(&guard);
     store_release(&tour->frame.timer->still, 0);
     if (!tour->frame.returned) {
         release = drop_one(tour);
         file_end_visit(tour->frame.timer); /* from then on it may be gone */
     }
-    run_frames = tour->frame.outer;
     release_call(release);
 }
 

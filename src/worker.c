@@ -241,7 +241,7 @@ static void take_leave(hwt_timer *timer)
         timer->worker_exit(timer->worker_arg);
 }
 
-/* Stopped; or in the child of a task that has forked; or a task has ended this thread. */
+/* Stopped; or in the child of a task or worker_exit that has forked; or a task has ended it. */
 static void leave_work(void *left)
 {
     hwt_timer *timer = left;
@@ -250,7 +250,8 @@ static void leave_work(void *left)
         if (load_relaxed(&timer->phase) < PHASE_STOPPING)
             lifecycle_lose_worker(timer);
         take_leave(timer);
-    } else {
+    }
+    if (unlikely(!timer_is_ours(timer))) {
         run_worker_of = NULL;
         lifecycle_leave_in_child(timer);
     }

@@ -460,3 +460,50 @@ WHEEL_TEST(thread_end, a_hook_in_stop)
     cr_assert_eq(p.hooks, 9, "G10");
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
+
+/* ---- what is scheduled on the way out, in the same block perhaps ---- */
+
+static struct {
+    rig r;
+    int result, synced;
+    bool moved;
+} after;
+
+static void schedule_after(void *arg)
+{
+    hwt_timeout *timeout = NULL;
+
+    (void)arg;
+    after.result = hwt_new_timeout(after.r.timer, noop_task, NULL, HWT_SEC(10), &timeout);
+    after.moved = hwt_timeout_reschedule(timeout, HWT_SEC(20));
+    after.synced = hwt_timeout_cancel_sync(timeout);
+    hwt_timeout_unref(timeout);
+}
+
+static void expect_another_life(hwt_task *task, hwt_task *hook)
+{
+    pthread_t thread;
+    hwt_spec spec;
+
+    hwt_spec_init(&spec);
+    spec.task = task;
+    spec.cancelled = hook;
+    spec.period_ns = hook ? HWT_SEC(1) : 0;
+    spec.release = schedule_after;
+    cr_assert_eq(hwt_schedule(after.r.timer, &spec, NULL), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, advance_in_a_thread, after.r.timer), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(after.result, 0);
+    cr_assert(after.moved, "it is pending");
+    cr_assert_eq(after.synced, 1, "it is another one, which does not run");
+    memset(&after.result, 0xff, sizeof after - offsetof(__typeof__(after), result));
+}
+
+/* G16, G2: the release comes last of all, so nothing speaks of what is over. */
+WHEEL_TEST(thread_end, a_release_schedules)
+{
+    cr_assert_eq(rig_start(&after.r, wheel, 0), 0);
+    expect_another_life(exit_task, NULL);
+    expect_another_life(exit_cancelled, noop_task);
+    rig_close(&after.r);
+}

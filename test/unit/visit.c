@@ -468,3 +468,59 @@ WHEEL_TEST(visit, beside_cancellers)
     cr_assert_eq(hwt_timer_destroy(c->timer), 0);
     free(c);
 }
+
+/* ---- and what it has cancelled is released on the way out (G16) ---- */
+
+static struct {
+    rig r;
+    atomic_uint released;
+    int advanced, stopped;
+    int64_t visited;
+    uint64_t next;
+} left;
+
+static void ask_on_the_way_out(void *arg)
+{
+    (void)arg;
+    left.next = hwt_timer_next_deadline(left.r.timer);
+    left.advanced = hwt_timer_advance(left.r.timer);
+    left.visited = hwt_timer_visit(left.r.timer, see, NULL);
+    left.stopped = hwt_timer_stop(left.r.timer, NULL);
+    atomic_fetch_add(&left.released, 1);
+}
+
+static void cancel_and_end_thread(hwt_timeout *timeout, void *arg)
+{
+    cr_assert(hwt_timeout_cancel(timeout));
+    end_thread(timeout, arg);
+}
+
+static void *cancel_in_a_visit(void *arg)
+{
+    (void)arg;
+    hwt_timer_visit(left.r.timer, cancel_and_end_thread, NULL);
+    return NULL;
+}
+
+/* As in any release inside of a visit: it does not wait for itself. */
+WHEEL_TEST(visit, released_on_the_way_out)
+{
+    pthread_t thread;
+    hwt_spec spec;
+
+    cr_assert_eq(rig_start(&left.r, wheel, 0), 0);
+    hwt_spec_init(&spec);
+    spec.task = noop_task;
+    spec.delay_ns = HWT_SEC(60);
+    spec.release = ask_on_the_way_out;
+    cr_assert_eq(hwt_schedule(left.r.timer, &spec, NULL), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, cancel_in_a_visit, NULL), 0);
+    cr_assert(wait_count(&left.released, 1), "it waits for itself");
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(left.next, UINT64_MAX);
+    cr_assert_eq(left.advanced, -EDEADLK);
+    cr_assert_eq(left.visited, -EDEADLK);
+    cr_assert_eq(left.stopped, -EDEADLK);
+    cr_assert_eq(rig_advance_by(&left.r, HWT_SEC(60)), 0);
+    rig_close(&left.r);
+}

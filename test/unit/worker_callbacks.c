@@ -3,6 +3,7 @@
  * last (C13, G8, G12). */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ static struct {
     unsigned ran_at_start, ran_at_exit;
     pthread_t start_thread, exit_thread;
     int stop_in_start, submit_in_exit, stop_in_exit;
-    void (*also)(void);
+    void (*also)(void), (*also_at_exit)(void);
 } seen;
 
 static void on_start(void *arg)
@@ -40,6 +41,8 @@ static void on_exit_of_worker(void *arg)
         seen.submit_in_exit = hwt_new_timeout(seen.timer, noop_task, NULL, 0, NULL);
         seen.stop_in_exit = hwt_timer_stop(seen.timer, NULL);
     }
+    if (seen.also_at_exit)
+        seen.also_at_exit();
     atomic_fetch_add(&seen.exited, 1);
 }
 
@@ -184,4 +187,59 @@ Test(worker_callbacks, a_start_that_forks)
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
     cr_assert_eq(seen.exited, 1);
+}
+
+static int descriptors(void)
+{
+    int open = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        open += fcntl(fd, F_GETFD) >= 0;
+    return open;
+}
+
+static int descriptors_before;
+
+/* By when the callback has returned, and the thread that it was called on is about to end. */
+static void look_for_leaks(void *arg)
+{
+    (void)arg;
+    _exit(descriptors() == descriptors_before ? 0 : 1);
+}
+
+static void fork_at_exit(void)
+{
+    static pthread_key_t last;
+
+    child = fork();
+    if (child == 0) {
+        alarm(15);
+        cr_assert_eq(pthread_key_create(&last, look_for_leaks), 0);
+        cr_assert_eq(pthread_setspecific(last, &last), 0);
+        cr_assert_eq(hwt_timer_destroy(seen.timer), 0);
+    }
+}
+
+/* G12: the child's destroy frees what it can, when the callback that called it has returned. */
+Test(worker_callbacks, an_exit_that_forks)
+{
+    hwt_config config;
+    hwt_timer *timer;
+    int status;
+
+    seen.also_at_exit = fork_at_exit;
+    hwt_config_init(&config);
+    config.clock_id = CLOCK_BOOTTIME; /* it has descriptors */
+    config.worker_start = on_start;
+    config.worker_exit = on_exit_of_worker;
+    config.worker_arg = &seen;
+    descriptors_before = descriptors();
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    cr_assert_eq(hwt_timer_start(timer), 0);
+    cr_assert(wait_count(&seen.started, 1));
+    seen.timer = timer;
+    cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "it has not freed all");
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
