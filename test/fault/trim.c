@@ -15,7 +15,7 @@ enum { LARGE = 200000, BURST = 32768, BURSTS = 3, HELD_S = 10 };
 /* ---- the hold: the first that gives pages back after hold() stays where it is ---- */
 static _Atomic bool hold_next, let_go;
 static _Atomic uint64_t held, releases;
-static uint64_t holds;
+static uint64_t holds, expected; /* by the main thread */
 
 int __real_madvise(void *memory, size_t size, int advice);
 int __wrap_madvise(void *memory, size_t size, int advice);
@@ -112,9 +112,10 @@ static void *reserve_and_destroy(void *unused)
 
 static void await_or_name(const char *who)
 {
-    uint64_t end = stress_now() + HWT_SEC(HELD_S), before = atomic_load(&finished);
+    uint64_t end = stress_now() + HWT_SEC(HELD_S);
 
-    while (atomic_load(&finished) == before) {
+    expected++;
+    while (atomic_load(&finished) < expected) {
         STRESS_CHECK(stress_now() < end, "G7: %s waits for who gives memory back", who);
         stress_sleep(100000);
     }
