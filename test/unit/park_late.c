@@ -103,7 +103,9 @@ Test(park_late, a_second_waker_makes_the_system_call)
     park_init(&park, 0);
     store_relaxed(&park.kind, PARK_FUTEX);
     cr_assert_eq(pthread_create(&sleeper, NULL, sleep_once, &until), 0);
-    sleep_ms(30);
+    for (int i = 0; i < 20000 && load_relaxed(&park.wake_before) == 0; i++)
+        sleep_ms(1);
+    sleep_ms(30); /* to be asleep, most times */
     waker = start_waker(&first);
     sleep_ms(30);
     cr_assert_eq(atomic_load(&awake), 0);
