@@ -131,6 +131,7 @@ static void destroy_parts(hwt_timer *timer)
 
 static void init_shell(hwt_timer *timer)
 {
+    store_relaxed(&timer->lives, load_relaxed(&timer->lives) + 1);
     init_worker(&timer->worker);
     memset(&timer->run_count, 0, sizeof timer->run_count);
     memset(&timer->lanes, 0, sizeof timer->lanes);

@@ -8,10 +8,14 @@
 _Thread_local struct run_frame *run_frames;
 _Thread_local const hwt_timer *run_worker_of;
 
-/* Hooks that this thread is calling for its own cancellations: it has no frame for these. */
+/*
+ * Hooks that this thread is calling for its own cancellations: it has no frame for these. Their
+ * timer may be destroyed meanwhile, and the next one have its shell.
+ */
 struct hook_frame {
     hwt_timeout *timeout;
     const hwt_timer *timer;
+    uint32_t life;
     struct hook_frame *outer;
 };
 static _Thread_local struct hook_frame *hook_frames;
@@ -46,7 +50,7 @@ bool run_visits(const hwt_timer *timer)
 bool run_is_inside_any(const hwt_timer *timer)
 {
     for (const struct hook_frame *frame = hook_frames; frame; frame = frame->outer) {
-        if (frame->timer == timer)
+        if (frame->timer == timer && frame->life == load_relaxed(&timer->lives))
             return true;
     }
     return run_is_inside(timer);
@@ -89,7 +93,8 @@ static void leave_last_words(void *left)
 
 void run_last_words(hwt_timeout *timeout)
 {
-    struct hook_frame frame = {timeout, timeout->timer, hook_frames};
+    struct hook_frame frame = {timeout, timeout->timer, load_relaxed(&timeout->timer->lives),
+                               hook_frames};
     struct guard guard GUARDED = {.leave = leave_last_words, .what = &frame};
 
     add_relaxed(&timeout->refs, 1);

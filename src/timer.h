@@ -175,7 +175,8 @@ struct hwt_timer {
     _Atomic uint32_t still;   /* who moves a timeout earlier shall not take it out (visit.c) */
     _Atomic uint32_t rearmed; /* re-armed runs for which there is no place in a lane (run.c) */
     hwt_timer *next_shell;    /* under the registry's lock */
-    bool forsaken; /* in a forked child: destroyed by one of its callbacks (lifecycle.c) */
+    bool forsaken;          /* in a forked child: destroyed by one of its callbacks (lifecycle.c) */
+    _Atomic uint32_t lives; /* by create: how many timers this shell has been (run_frames.c) */
 };
 
 /* Created in this process? What a forked child inherited is dead (G12). */

@@ -269,6 +269,37 @@ WHEEL_TEST(visit, errors)
     rig_close(&r);
 }
 
+/* Its timer ends while the hook is on, and the next one has the same place in memory. */
+static void visit_the_next_timer(hwt_timeout *timeout, void *arg)
+{
+    rig *r = arg;
+
+    cr_assert_eq(hwt_timer_destroy(hwt_timeout_timer(timeout)), 0);
+    cr_assert_eq(rig_start(r, HWT_WHEEL_HIERARCHICAL, 0), 0);
+    cr_assert_eq(r->timer, hwt_timeout_timer(timeout), "or this asks nothing");
+    result = hwt_timer_visit(r->timer, see, NULL);
+}
+
+WHEEL_TEST(visit, a_hook_is_not_inside_the_next_timer)
+{
+    hwt_timeout *timeout = NULL;
+    hwt_spec spec;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    hwt_spec_init(&spec);
+    spec.task = noop_task;
+    spec.cancelled = visit_the_next_timer;
+    spec.arg = &r;
+    spec.delay_ns = HWT_SEC(60);
+    cr_assert_eq(hwt_schedule(r.timer, &spec, &timeout), 0);
+    result = 1;
+    cr_assert(hwt_timeout_cancel(timeout));
+    cr_assert_eq(result, 0);
+    hwt_timeout_unref(timeout);
+    rig_close(&r);
+}
+
 static void *advance_main(void *arg)
 {
     rig_advance_by(arg, 0);
