@@ -43,7 +43,8 @@ void pool_flush(void)
  * A key's destructor flushes the magazine at the thread's end. Once it has run, there may be no
  * other chance (only so many rounds of destructors are made), and it never comes if there is no key
  * left in the process. Then the thread keeps nothing: it borrows one block at a time, and gives
- * each straight to a depot.
+ * each straight to a depot. So it does at first, too: this may be the last round already, whatever
+ * pthread_setspecific says, and who comes in that does little more.
  *
  * The key is deleted when the library is unloaded, because its destructor is then gone. That also
  * happens when the process exits, with other threads still at work: they keep what they have.
@@ -81,7 +82,9 @@ static bool may_keep(void)
 {
     struct magazine *m = &pool_magazine;
 
-    if (unlikely(m->keeping == KEEP_UNKNOWN)) {
+    if (unlikely(m->keeping == KEEP_UNKNOWN) && m->passed_on < PASS_ON_FIRST) {
+        m->passed_on++;
+    } else if (unlikely(m->keeping == KEEP_UNKNOWN)) {
         uint64_t key = load_acquire(&flush_key);
         int saved = errno; /* it may need malloc, which may try one thing before another */
         if (key != NO_KEY && key != KEY_GONE &&

@@ -30,6 +30,7 @@ struct magazine {
     ck_stack_entry_t *head;
     uint32_t room; /* for how many more; 0 also as long as it may keep nothing */
     enum magazine_keeping keeping;
+    uint32_t passed_on; /* blocks that it borrowed or gave at first */
 };
 extern HIDDEN _Thread_local struct magazine pool_magazine;
 

@@ -2,14 +2,15 @@
 /* LDFLAGS: -Wl,--wrap=pthread_key_create */
 /*
  * Threads that end with free blocks in hand: thousands of short-lived ones, whose own key's
- * destructor goes on using the timer in every round of destructors there is, or in a process that
- * has no keys left. Nothing of a thread stays behind when it is gone (G6).
+ * destructor goes on using the timer in every round of destructors there is, or uses it first in
+ * the last of them, or in a process that has no keys left. Nothing of a thread stays behind when it
+ * is gone (G6).
  */
 #include "stress/stress.h"
 
 #include <limits.h>
 
-enum { THREADS = 2000, EACH = 40, BOUND = 1 << 20 };
+enum { THREADS = 2000, EACH = 40, FEW = 8, BOUND = 1 << 20 };
 
 static _Atomic bool no_keys;
 
@@ -22,7 +23,7 @@ int __wrap_pthread_key_create(pthread_key_t *key, void (*end)(void *))
 }
 
 static hwt_timer *timer;
-static pthread_key_t own_key;
+static pthread_key_t own_key, patient_key;
 static _Atomic uint64_t destructor_calls;
 
 static void never(hwt_timeout *timeout, void *arg)
@@ -32,16 +33,21 @@ static void never(hwt_timeout *timeout, void *arg)
                 hwt_timeout_deadline(timeout));
 }
 
-static void use_timer(void)
+static void use_timer_so_often(int times)
 {
     hwt_timeout *timeouts[EACH];
 
-    for (int i = 0; i < EACH; i++)
+    for (int i = 0; i < times; i++)
         STRESS_OK(hwt_new_timeout(timer, never, NULL, HWT_SEC(3600), &timeouts[i]));
-    for (int i = 0; i < EACH; i++) {
+    for (int i = 0; i < times; i++) {
         STRESS_CHECK(hwt_timeout_cancel(timeouts[i]), "it was not pending");
         hwt_timeout_unref(timeouts[i]);
     }
+}
+
+static void use_timer(void)
+{
+    use_timer_so_often(EACH);
 }
 
 static void *use_and_end(void *unused)
@@ -72,6 +78,25 @@ static void *use_and_end_late(void *unused)
 static void *use_late(void *unused)
 {
     STRESS_OK(pthread_setspecific(own_key, &own_key));
+    return unused;
+}
+
+/* As threads do that want to be the last: another round, until there is none. */
+static _Thread_local int round_of_ends;
+
+static void use_in_the_last_round(void *mine)
+{
+    if (++round_of_ends < ROUNDS) {
+        STRESS_OK(pthread_setspecific(patient_key, mine));
+        return;
+    }
+    use_timer_so_often(FEW);
+    atomic_fetch_add(&destructor_calls, 1);
+}
+
+static void *use_last(void *unused)
+{
+    STRESS_OK(pthread_setspecific(patient_key, &patient_key));
     return unused;
 }
 
@@ -113,8 +138,10 @@ int main(int argc, char **argv)
     STRESS_OK(__real_pthread_key_create(&own_key, use_at_end)); /* later: its turn comes after */
     play(use_and_end_late, "threads whose destructors use the timer again");
     play(use_late, "threads whose destructors use the timer first");
+    STRESS_OK(__real_pthread_key_create(&patient_key, use_in_the_last_round));
+    play(use_last, "threads who first use the timer in their last round of destructors");
     close_timer();
-    STRESS_CHECK(atomic_load(&destructor_calls) >= 2 * THREADS * ROUNDS,
+    STRESS_CHECK(atomic_load(&destructor_calls) >= 2 * THREADS * ROUNDS + THREADS,
                  "only %" PRIu64 " destructors", atomic_load(&destructor_calls));
-    return stress_end("fault_thread_end", "%d threads", 4 * THREADS);
+    return stress_end("fault_thread_end", "%d threads", 5 * THREADS);
 }

@@ -29,6 +29,7 @@
 #define NOTICES_PER_PASS 2u
 #define LANE_REARMED     1u
 
+#define PASS_ON_FIRST   2
 #define SLAB_BATCH      2
 #define CARVE_MOST      2
 #define CARVE_ALL       4
