@@ -251,7 +251,7 @@ static void await_end(hwt_timer *timer, uint64_t max_ns)
     while (load_acquire(&timer->phase) == PHASE_DRAINING && (now = timer_now(timer)) < until) {
         platform_nap(min_u64(nap, until - now));
         nap = min_u64(2 * nap, NAP_MOST);
-        if (!stats_any_pending(timer) || lanes_earliest(&timer->lanes) < UINT64_MAX)
+        if (!stats_any_pending(timer) || lanes_told(&timer->lanes, false) < UINT64_MAX)
             timer_ask(timer, ASKED_DRAIN);
     }
 }

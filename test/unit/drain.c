@@ -242,6 +242,79 @@ static void ends_empty(struct drainer *d)
     cr_assert_eq(d->list.count, 0);
 }
 
+/* ---- beside an executor ---- */
+
+typedef struct one_job {
+    void (*run)(void *job);
+    void *job;
+    pthread_t thread;
+} one_job;
+
+static void *run_one_job(void *arg)
+{
+    one_job *one = arg;
+
+    one->run(one->job);
+    return NULL;
+}
+
+static int execute_beside(void *executor, void (*run)(void *job), void *job)
+{
+    one_job *one = executor;
+
+    *one = (one_job){.run = run, .job = job};
+    return pthread_create(&one->thread, NULL, run_one_job, one);
+}
+
+/* Its run ends at the executor while the worker sleeps, and is to be followed by one far away. */
+static void drain_beside_a_run(hwt_wheel_kind wheel, uint64_t period, bool beside_another)
+{
+    hwt_timeout *other = NULL;
+    gate run = {0};
+    one_job one;
+    hwt_config config;
+    hwt_timer *timer;
+    hwt_spec spec;
+    struct drainer d;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    config.execute = execute_beside;
+    config.executor = &one;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    if (beside_another)
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), &other), 0);
+    hwt_spec_init(&spec);
+    spec.task = gate_task;
+    spec.arg = &run;
+    spec.period_ns = period;
+    cr_assert_eq(hwt_schedule(timer, &spec, NULL), 0);
+    cr_assert(wait_count(&run.entered, 1));
+    start_drain(&d, timer);
+    sleep_ms(50); /* the worker has seen it, and sleeps */
+    gate_open(&run);
+    cr_assert_eq(pthread_join(one.thread, NULL), 0);
+    if (beside_another) {
+        cr_assert(hwt_timeout_cancel(other));
+        hwt_timeout_unref(other);
+    }
+    cr_assert_eq(pthread_join(d.thread, NULL), 0, "it waits for the periodic one's next run");
+    cr_assert_eq(d.result, 0);
+    cr_assert_eq(d.list.count, 1, "the periodic one");
+    hwt_timeout_unref(hwt_unprocessed_take(&d.list));
+    close_timer(timer);
+}
+
+WHEEL_TEST(drain, a_periodic_one_at_an_executor)
+{
+    drain_beside_a_run(wheel, HWT_SEC(7200), true);
+}
+
+WHEEL_TEST(drain, the_last_run_of_a_periodic_one_at_an_executor)
+{
+    drain_beside_a_run(wheel, UINT64_MAX / 2, false);
+}
+
 typedef struct straggler {
     hwt_timer *timer;
     gate gate;
