@@ -512,11 +512,12 @@ typedef void hwt_visitor(hwt_timeout *timeout, void *arg);
 
 /*
  * Since 1.1: calls visit(timeout, arg) for every timeout that was pending when this was called, and
- * still is, each once, in no particular order; and returns how many. On the worker, between two
- * passes, so after the task that is running; this waits for it. On this thread if the caller
- * drives: then advance and the like of other threads wait for it. `visit` may look at the timeout,
- * take a reference and drop it, cancel or move it, and schedule; nothing else. What it schedules is
- * not shown. A visitor may end its thread, or throw, as a task may.
+ * still is, each once, in no particular order; and returns how many. On the worker, after the task
+ * that is running, whatever else is due by then; this waits for it, and for 64 tasks more right
+ * after another visit. On this thread if the caller drives: then advance and the like of other
+ * threads wait for it. `visit` may look at the timeout, take a reference and drop it, cancel or
+ * move it, and schedule; nothing else. What it schedules is not shown. A visitor may end its
+ * thread, or throw, as a task may.
  *
  * -EINVAL: no timer or visitor; -EDEADLK from one of its own tasks, hooks or visitors; -ESHUTDOWN
  * once stopped; -EBUSY while another thread is in advance; -EOWNERDEAD after a task, or this

@@ -32,6 +32,16 @@ HOT bool must_end_pass(const hwt_timer *timer)
     return pass_must_leave(timer) || pass_has_to_drain(timer);
 }
 
+/*
+ * Somebody waits for the end of this pass, to visit. After one the next has to wait for a hand of
+ * tasks: who visits again and again does not keep them from running.
+ */
+HOT bool has_to_attend(const hwt_timer *timer, uint64_t ran)
+{
+    return unlikely(load_relaxed(&timer->asked) & ASKED_VISIT) &&
+           (ran >= HAND || !timer->worker.visited);
+}
+
 HOT void read_now(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
@@ -75,7 +85,7 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, uint
             wheel_prefetch_due(wheel, FETCH_AHEAD, FETCH_AT_ONCE);
         wheel_prefetch_due_further(wheel, FURTHER_AHEAD, 1);
         *ran += run_due(timer, timeout, frame);
-        if (must_end_pass(timer))
+        if (must_end_pass(timer) || has_to_attend(timer, *ran))
             return false;
         if (i == HAND)
             return true;
@@ -105,6 +115,7 @@ static void end_pass(hwt_timer *timer)
     wheel_prepare(w->wheel);
     w->passed = w->pass_limit;
     w->pass_limit = 0;
+    w->visited = false;
 #ifdef HWT_DEBUG
     wheel_check(w->wheel);
 #endif

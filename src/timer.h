@@ -98,6 +98,7 @@ struct worker {
     struct house house;
     struct pool_return *returns; /* per lane ... */
     bool may_return;             /* ... of which one may be worth being given back */
+    bool visited;                /* since the last pass */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
     hwt_task *escaped;           /* the last task that did not return to its pass */

@@ -128,6 +128,17 @@ static void answer(hwt_timer *timer, struct visit *visit, int64_t with)
     pthread_mutex_unlock(&timer->mutex);
 }
 
+static size_t count_visits(hwt_timer *timer)
+{
+    size_t count = 0;
+
+    pthread_mutex_lock(&timer->mutex);
+    for (const struct visit *visit = timer->visits; visit; visit = visit->next)
+        count++;
+    pthread_mutex_unlock(&timer->mutex);
+    return count;
+}
+
 static struct visit *take_visit(hwt_timer *timer)
 {
     struct visit *first;
@@ -167,12 +178,16 @@ static void attend(hwt_timer *timer, struct visit *visit)
     attendance.answer = go_round(timer, visit->visit, visit->arg);
 }
 
+/* Those who wait by now. Who comes meanwhile asks again. */
 void visit_attend(hwt_timer *timer)
 {
     struct visit *visit;
 
-    while (timer_is_ours(timer) && (visit = take_visit(timer)) != NULL)
-        attend(timer, visit);
+    for (size_t left = count_visits(timer); left > 0 && timer_is_ours(timer); left--) {
+        if ((visit = take_visit(timer)) != NULL)
+            attend(timer, visit);
+    }
+    timer->worker.visited = true;
 }
 
 void visit_refuse_all(hwt_timer *timer, int64_t with)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "timer.h"
 
 #define TICK HWT_MSEC(1)
 
@@ -224,6 +225,83 @@ Test(visit, beside_a_worker)
     cr_assert_eq(hold.left, 1, "after the task that was running");
     cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
     cr_assert_eq(hwt_timer_visit(timer, see, NULL), -ESHUTDOWN);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* ---- while there is much to do ---- */
+
+static void *visit_once(void *timer)
+{
+    atomic_uint shown = 0;
+    int64_t answer = hwt_timer_visit(timer, see, &shown);
+
+    cr_assert_eq(answer, (int64_t)shown);
+    return (void *)(uintptr_t)shown;
+}
+
+static bool wait_until_asked(hwt_timer *timer)
+{
+    for (int i = 0; i < 20000; i++) {
+        if (load_relaxed(&timer->asked) & ASKED_VISIT)
+            return true;
+        sleep_ms(1);
+    }
+    return false;
+}
+
+/* Whatever else is due by then: it need not wait for a pass that has fallen behind. */
+Test(visit, after_the_task_that_is_running)
+{
+    hwt_timer *timer = worker_timer();
+    gate before = {0}, hold = {0};
+    guest g[100] = {0};
+    pthread_t thread;
+    void *shown;
+
+    cr_assert_not_null(timer);
+    cr_assert_eq(hwt_new_timeout(timer, gate_task, &before, 0, NULL), 0);
+    cr_assert(wait_count(&before.entered, 1));
+    cr_assert_eq(hwt_new_timeout(timer, gate_task, &hold, 0, NULL), 0);
+    for (size_t i = 0; i < COUNT_OF(g); i++)
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, &g[i], 0, NULL), 0);
+    gate_open(&before);
+    cr_assert(wait_count(&hold.entered, 1)); /* the others are due in the same pass */
+    cr_assert_eq(pthread_create(&thread, NULL, visit_once, timer), 0);
+    cr_assert(wait_until_asked(timer));
+    gate_open(&hold);
+    cr_assert_eq(pthread_join(thread, &shown), 0);
+    cr_assert_eq((size_t)(uintptr_t)shown, COUNT_OF(g));
+    cr_assert_eq(hwt_timer_drain(timer, UINT64_MAX, NULL), 0);
+    cr_assert_eq(stats_of(timer).expired, COUNT_OF(g) + 2);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+static atomic_uint ends;
+
+static void end_when_asked(hwt_timeout *timeout, void *arg)
+{
+    (void)arg;
+    cr_assert(wait_until_asked(hwt_timeout_timer(timeout)));
+    ends++;
+}
+
+/* Whoever visits again and again does not keep tasks from running. */
+Test(visit, beside_visits_tasks_go_on)
+{
+    hwt_timer *timer = worker_timer();
+    guest g[5 * HAND] = {0};
+    unsigned visits = 0;
+    gate before = {0};
+
+    cr_assert_not_null(timer);
+    cr_assert_eq(hwt_new_timeout(timer, gate_task, &before, 0, NULL), 0);
+    cr_assert(wait_count(&before.entered, 1));
+    for (size_t i = 0; i < COUNT_OF(g); i++)
+        cr_assert_eq(hwt_new_timeout(timer, end_when_asked, &g[i], 0, NULL), 0);
+    gate_open(&before);
+    for (; ends < COUNT_OF(g); visits++)
+        cr_assert_geq(hwt_timer_visit(timer, see, NULL), 0);
+    cr_assert_leq(visits, COUNT_OF(g) / HAND + 2);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
