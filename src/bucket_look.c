@@ -125,10 +125,12 @@ struct sighting bucket_scan(struct bucket *bucket, uint64_t key)
     if (!bucket_has_chunks(bucket))
         return scan_few(bucket);
     scan_for_key(&best, bucket->slot, BUCKET_INLINE, key, bound);
-    for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk))
+    for (chunk = bucket_first_chunk(bucket); chunk && best.deadline > bound;
+         chunk = bucket_next_chunk(bucket, chunk))
         scan_for_key(&best, chunk->slot, ring_used(&chunk->ring), key, bound);
     scan_slots(&best, bucket->slot, BUCKET_INLINE, bound);
-    for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk))
+    for (chunk = bucket_first_chunk(bucket); chunk && best.deadline > bound;
+         chunk = bucket_next_chunk(bucket, chunk))
         scan_slots(&best, chunk->slot, ring_used(&chunk->ring), bound);
     bucket->earliest = best.deadline;
     return best;

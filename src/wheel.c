@@ -287,6 +287,32 @@ static uint64_t agenda_earliest(struct wheel *wheel)
     return UINT64_MAX;
 }
 
+/* Is it in its slot, and has it that deadline? The slot last (S3). */
+static bool is_witness(const struct sighting *witness)
+{
+    return witness->slot &&
+           timeout_deadline(packed_timeout(witness->packed)) == witness->deadline &&
+           slot_still_holds(witness->slot, witness->packed);
+}
+
+/*
+ * Once, as long as who was found is there and nothing earlier has been filed: others that come and
+ * go, and are earlier still, would have it looked through again and again.
+ */
+struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, uint64_t tick)
+{
+    uint64_t key = wheel_key(wheel, bucket->earliest, tick);
+
+    if (!bucket_has_chunks(bucket))
+        return bucket_scan(bucket, key);
+    if (wheel->looked_through != bucket || wheel->found.deadline != bucket->earliest ||
+        !is_witness(&wheel->found)) {
+        wheel->looked_through = bucket;
+        wheel->found = bucket_scan(bucket, key);
+    }
+    return wheel->found;
+}
+
 uint64_t wheel_earliest(struct wheel *wheel)
 {
     uint64_t earliest = agenda_earliest(wheel);
@@ -295,14 +321,6 @@ uint64_t wheel_earliest(struct wheel *wheel)
         return earliest;
     earliest = wheel->ops->earliest(wheel, NULL);
     return likely(!wheel->pen) ? earliest : min_u64(earliest, pen_earliest(wheel));
-}
-
-/* Is it in its slot, and has it that deadline? The slot last (S3). */
-static bool is_witness(const struct sighting *witness)
-{
-    return witness->slot &&
-           timeout_deadline(packed_timeout(witness->packed)) == witness->deadline &&
-           slot_still_holds(witness->slot, witness->packed);
 }
 
 uint64_t wheel_earliest_exact(struct wheel *wheel)

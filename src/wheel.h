@@ -81,7 +81,9 @@ struct wheel {
     hwt_timeout *pen;        /* by `where`: filed without memory for a chunk */
     struct sighting witness; /* of the exact earliest deadline of all that `ops` files, or of none;
                                 it may have been moved, or withdrawn, since */
-    struct sighting shown;   /* out of its slot, for a visitor */
+    struct bucket *looked_through; /* the last with chunks that was, to find ... */
+    struct sighting found;         /* ... this one */
+    struct sighting shown;         /* out of its slot, for a visitor */
 };
 
 /* What is to be filed together: what filing one touches is fetched while others are looked at. */
@@ -268,12 +270,11 @@ HOT uint64_t wheel_key(const struct wheel *wheel, uint64_t deadline, uint64_t ti
     return deadline >> (tick < wheel->far_from ? wheel->agenda.quantum : wheel->far_quantum);
 }
 
-/* `tick`: one that it was filled for, or UINT64_MAX, which is as good as any that was far. */
-static inline struct sighting wheel_bucket_scan(const struct wheel *wheel, struct bucket *bucket,
-                                                uint64_t tick)
-{
-    return bucket_scan(bucket, wheel_key(wheel, bucket->earliest, tick));
-}
+/*
+ * Whom the bucket has with its earliest deadline, and that is exact from then on. `tick`: one that
+ * it was filled for, or UINT64_MAX, which is as good as any that was far.
+ */
+struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, uint64_t tick);
 
 /*
  * All that is due at this tick is in `due` (NULL: nothing is), or in the pen: into the agenda with

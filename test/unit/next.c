@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* LDFLAGS: -Wl,--wrap=bucket_scan */
 /*
  * hwt_timer_next_deadline: exact where it can be, never later than what a call that returned has
  * established, UINT64_MAX only when nothing is pending; and hwt_timer_advance beside it. What it
@@ -75,6 +76,94 @@ WHEEL_TEST(next, follows_every_change)
     }
     for (size_t i = 0; i < COUNT_OF(handle); i++)
         hwt_timeout_unref(handle[i]);
+    rig_close(&r);
+}
+
+/* ---- where many lie together ---- */
+
+static unsigned crowds_looked_through;
+
+struct sighting __real_bucket_scan(struct bucket *bucket, uint64_t key);
+struct sighting __wrap_bucket_scan(struct bucket *bucket, uint64_t key);
+
+struct sighting __wrap_bucket_scan(struct bucket *bucket, uint64_t key)
+{
+    crowds_looked_through += bucket_has_chunks(bucket);
+    return __real_bucket_scan(bucket, key);
+}
+
+#define CROWD_AT HWT_SEC(8 * 3600)
+
+static uint64_t earliest_of(hwt_timeout *const *handle, size_t count)
+{
+    uint64_t earliest = UINT64_MAX;
+
+    for (size_t i = 0; i < count; i++)
+        earliest = min_u64(earliest, hwt_timeout_deadline(handle[i]));
+    return earliest;
+}
+
+/* Far away, in one bucket: the earliest ends or moves, and earlier ones come and go. */
+WHEEL_TEST(next, follows_every_change_of_a_crowd)
+{
+    uint64_t random = test_seed("crowd"), crowd, earliest;
+    hwt_timeout *handle[400], *near;
+
+    cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
+    crowd = r.clock.now + CROWD_AT;
+    for (size_t i = 0; i < COUNT_OF(handle); i++) {
+        cr_assert_eq(hwt_new_timeout_at(r.timer, noop_task, NULL,
+                                        crowd + test_random_below(&random, HWT_MSEC(1)),
+                                        &handle[i]),
+                     0);
+    }
+    for (unsigned step = 0; step < 6000; step++) {
+        size_t i = test_random_below(&random, COUNT_OF(handle));
+        uint64_t anew = crowd + test_random_below(&random, HWT_MSEC(1));
+
+        earliest = earliest_of(handle, COUNT_OF(handle));
+        cr_assert_eq(next(), earliest);
+        near = submit_after(1 + test_random_below(&random, HWT_SEC(5)));
+        cr_assert_eq(next(), hwt_timeout_deadline(near));
+        cr_assert(hwt_timeout_cancel(near));
+        hwt_timeout_unref(near);
+        while (step % 2 && hwt_timeout_deadline(handle[i]) != earliest)
+            i = (i + 1) % COUNT_OF(handle);
+        if (step % 3) {
+            cr_assert(hwt_timeout_reschedule_at(handle[i], anew));
+            continue;
+        }
+        cr_assert(hwt_timeout_cancel(handle[i]));
+        hwt_timeout_unref(handle[i]);
+        cr_assert_eq(hwt_new_timeout_at(r.timer, noop_task, NULL, anew, &handle[i]), 0);
+    }
+    for (size_t i = 0; i < COUNT_OF(handle); i++)
+        hwt_timeout_unref(handle[i]);
+    rig_close(&r);
+}
+
+/* As requests are answered while a million sessions lie far away. */
+WHEEL_TEST(next, a_crowd_is_looked_through_once)
+{
+    uint64_t random = test_seed("once"), earliest;
+    hwt_timeout *near;
+
+    cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
+    for (size_t i = 0; i < 20000; i++)
+        submit(CROWD_AT + test_random_below(&random, HWT_USEC(10)));
+    earliest = next();
+    crowds_looked_through = 0;
+    for (unsigned i = 0; i < 1000; i++) {
+        near = submit_after(HWT_MSEC(1));
+        cr_assert_eq(next(), r.clock.now + HWT_MSEC(1));
+        if (i % 2)
+            cr_assert_eq(rig_advance_by(&r, HWT_MSEC(1)), 1);
+        else
+            cr_assert(hwt_timeout_cancel(near));
+        hwt_timeout_unref(near);
+        cr_assert_eq(next(), earliest);
+    }
+    cr_assert_leq(crowds_looked_through, 1);
     rig_close(&r);
 }
 
