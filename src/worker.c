@@ -241,13 +241,19 @@ static void take_leave(hwt_timer *timer)
         timer->worker_exit(timer->worker_arg);
 }
 
+struct shift {
+    hwt_timer *timer;
+    bool returned; /* from its work */
+};
+
 /* Stopped; or in the child of a task or worker_exit that has forked; or a task has ended it. */
 static void leave_work(void *left)
 {
-    hwt_timer *timer = left;
+    const struct shift *shift = left;
+    hwt_timer *timer = shift->timer;
 
     if (likely(timer_is_ours(timer))) {
-        if (load_relaxed(&timer->phase) < PHASE_STOPPING)
+        if (!shift->returned)
             lifecycle_lose_worker(timer);
         take_leave(timer);
     }
@@ -260,7 +266,8 @@ static void leave_work(void *left)
 void *worker_main(void *argument)
 {
     hwt_timer *timer = argument;
-    struct guard guard GUARDED = {.leave = leave_work, .what = timer};
+    struct shift shift = {.timer = timer, .returned = false};
+    struct guard guard GUARDED = {.leave = leave_work, .what = &shift};
 
     run_worker_of = timer;
     timer_act(timer);
@@ -269,5 +276,6 @@ void *worker_main(void *argument)
     introduce(timer);
     if (likely(timer_is_ours(timer)))
         work(timer);
+    shift.returned = true;
     return NULL;
 }

@@ -338,6 +338,7 @@ WHEEL_TEST(thread_end, during_stop)
     cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(60), NULL), 0);
     cr_assert(wait_count(&entered, 1));
     expect_handed_back(timer, 1);
+    expect_told(exit_when_stopped);
 }
 
 /* ---- where the caller drives: it is his thread, and the timer is none the worse ---- */
