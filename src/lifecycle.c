@@ -327,6 +327,7 @@ static void tell_leaked_handles(const hwt_timer *timer)
     hwt_task *task;
     size_t handles = poison_count_handles(timer, &task);
     char message[160];
+    int state;
 
     if (handles == 0)
         return;
@@ -334,10 +335,13 @@ static void tell_leaked_handles(const hwt_timer *timer)
              "hwt: a timer is destroyed, and %zu of its timeouts have handles that were not "
              "dropped; the task of one: %#jx",
              handles, (uintmax_t)(uintptr_t)task);
-    if (timer->log)
+    if (timer->log) {
         timer->log(timer->log_arg, message);
-    else
-        fprintf(stderr, "%s\n", message);
+        return;
+    }
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* stdio is a cancellation point */
+    fprintf(stderr, "%s\n", message);
+    pthread_setcancelstate(state, NULL);
 #else
     (void)timer;
 #endif

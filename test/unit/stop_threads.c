@@ -159,7 +159,11 @@ static void *call_everything(void *arg)
     if (s->result == 0)
         s->result = hwt_timer_advance(s->timer);
     if (s->result == 0)
-        s->result = hwt_timer_destroy(s->timer);
+        s->result = hwt_new_timeout(s->timer, noop_task, NULL, HWT_SEC(60), &timeout);
+    if (s->result == 0)
+        s->result = hwt_timer_destroy(s->timer); /* a debug build tells of the handle */
+    if (s->result == 0)
+        hwt_timeout_unref(timeout);
     atomic_fetch_add(&s->returned, 1);
     return NULL;
 }
