@@ -27,9 +27,8 @@
 /* What is due then waits for the next pass, if there is one. */
 HOT bool must_end_pass(const hwt_timer *timer)
 {
-    if (likely(load_relaxed(&timer->phase) < PHASE_DRAINING))
-        return !timer_is_ours(timer);
-    return pass_must_leave(timer) || pass_has_to_drain(timer);
+    return unlikely(load_relaxed(&timer->phase) >= PHASE_DRAINING) &&
+           (pass_must_leave(timer) || pass_has_to_drain(timer));
 }
 
 /*
@@ -78,6 +77,8 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, uint
     if (!timeout)
         return false;
     read_now(timer);
+    if (!timer_is_ours(timer)) /* a clock of the caller's has forked, and this is the child */
+        return false;
     wheel_prefetch_due(wheel, 0, FETCH_AHEAD + FETCH_AT_ONCE);
     wheel_prefetch_due_further(wheel, 0, FURTHER_AHEAD);
     for (unsigned i = 1;; i++) {
@@ -88,24 +89,30 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, uint
         if (must_end_pass(timer) || has_to_attend(timer, *ran))
             return false;
         if (i == HAND)
-            return true;
+            return timer_is_ours(timer);
         timeout = next_due(timer, exact);
         if (!timeout)
             return false;
         refresh_now(timer);
+        if (!timer_is_ours(timer)) /* it has, or a task */
+            return false;
     }
 }
 
-static void begin_pass(hwt_timer *timer)
+/* False: the clock has forked, and this is the child. */
+static bool begin_pass(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
     uint64_t now = timer_now(timer);
 
+    if (!timer_is_ours(timer))
+        return false;
     timer_check_acting(timer);
     hwt_assert(w->pass_limit == 0);
     intake(timer, now);
     file_later_ones(timer);
     w->pass_limit = w->now = now;
+    return true;
 }
 
 static void end_pass(hwt_timer *timer)
@@ -125,7 +132,8 @@ static uint64_t pass(hwt_timer *timer, bool exact, struct run_frame *frame)
 {
     uint64_t ran = 0;
 
-    begin_pass(timer);
+    if (!begin_pass(timer))
+        return 0;
     while (run_hand(timer, exact, frame, &ran))
         intake_between(timer); /* what is over does not run, and its memory is free */
     if (timer_is_ours(timer))

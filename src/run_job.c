@@ -82,10 +82,12 @@ static void leave_job(void *left)
 
     if (likely(frame->returned))
         return;
-    if (timer_is_ours(frame->timer))
+    if (timer_is_ours(frame->timer)) {
         abandon_job(frame);
-    else
-        run_frames = frame->outer;
+        return;
+    }
+    run_frames = frame->outer;
+    lifecycle_leave_in_child(frame->timer);
 }
 
 /* Stop, which waits for the report, waits for hook and release, too. */
@@ -112,7 +114,8 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
     count_run(timer, timeout, timer_now(timer), true);
     run_frames = &frame;
     guard_begin(&guard);
-    call_task(timer, timeout);
+    if (likely(timer_is_ours(timer))) /* the clock may have forked */
+        call_task(timer, timeout);
     if (likely(timer_is_ours(timer)))
         end_elsewhere(timer, timeout, &frame);
     if (likely(timer_is_ours(timer)))

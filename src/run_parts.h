@@ -49,9 +49,12 @@ HOT void call_task(hwt_timer *timer, hwt_timeout *timeout)
         return;
     }
     started = timer_now(timer);
+    if (!timer_is_ours(timer)) /* the clock is the caller's, and has forked */
+        return;
     timeout->task(timeout, timeout_arg(timeout));
     ended = timer_now(timer);
-    if (ended > started && ended - started > timer->slow_task_ns) /* it may have gone back */
+    if (timer_is_ours(timer) && ended > started && /* it may have gone back */
+        ended - started > timer->slow_task_ns)
         run_tell_slow(timer, timeout->task, ended - started);
 }
 

@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -283,6 +284,63 @@ WHEEL_TEST(fork_callbacks, a_task_on_an_executor)
     advance_and_expect(&r, false);
 }
 
+static struct {
+    void (*run)(void *job);
+    void *job;
+    int fd;
+} kept;
+
+static int keep_job(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    kept.run = run;
+    kept.job = job;
+    return 0;
+}
+
+static void fork_and_end(hwt_timeout *timeout, void *arg)
+{
+    fork_task(timeout, arg);
+    if (is_child)
+        pthread_exit(NULL);
+}
+
+static void expect_closed(void *unused)
+{
+    (void)unused;
+    end_child(fcntl(kept.fd, F_GETFD) == -1);
+}
+
+static void *run_kept(void *unused)
+{
+    pthread_cleanup_push(expect_closed, NULL);
+    kept.run(kept.job);
+    pthread_cleanup_pop(0);
+    return unused;
+}
+
+/* In the child the task does not return: the timer's parts go then. */
+WHEEL_TEST(fork_callbacks, a_task_on_an_executor_that_ends_its_thread)
+{
+    pthread_t thread;
+    hwt_config config;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    config.drive = HWT_DRIVE_CALLER;
+    config.execute = keep_job;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    kept.fd = hwt_timer_fd(timer);
+    cr_assert_geq(kept.fd, 0);
+    cr_assert_eq(hwt_new_timeout(timer, fork_and_end, NULL, 0, NULL), 0);
+    while (!kept.job)
+        cr_assert_geq(hwt_timer_advance(timer), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, run_kept, NULL), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    expect_child_out();
+    expect_unaffected();
+}
+
 WHEEL_TEST(fork_callbacks, the_executor_itself)
 {
     rig r;
@@ -333,6 +391,65 @@ WHEEL_TEST(fork_callbacks, a_clock_in_advance)
     fill();
     clock_forks = true;
     advance_and_expect(&r, false);
+}
+
+static unsigned readings, fork_at, runs_in_child;
+static bool advances;
+
+static uint64_t clock_that_forks_once(void *clock)
+{
+    readings += advances;
+    if (advances && readings == fork_at)
+        fork_here();
+    return virtual_now(clock);
+}
+
+static void note_child(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    runs_in_child += is_child;
+}
+
+static void advance_with_forks(rig *r)
+{
+    int result;
+
+    cr_assert_eq(rig_open(r), 0);
+    timer = r->timer;
+    forks = 0;
+    for (unsigned i = 0; i < 6; i++)
+        cr_assert_eq(hwt_new_timeout_at(timer, note_child, NULL, r->clock.now + i, NULL), 0);
+    readings = 0;
+    advances = true;
+    result = rig_advance_by(r, HWT_MSEC(2));
+    advances = false;
+    end_child(result == -ECHILD && runs_in_child == 0);
+    cr_assert_eq(result, 6);
+    fork_at = readings < fork_at ? 0 : fork_at + 1;
+    if (fork_at)
+        expect_child_out();
+    expect_unaffected();
+}
+
+/* Whenever it is read. No task of the parent's runs in the child. */
+static void every_reading_forks(rig *r)
+{
+    r->config.now = clock_that_forks_once;
+    for (fork_at = 1; fork_at;)
+        advance_with_forks(r);
+}
+
+WHEEL_TEST(fork_callbacks, a_clock_whenever_it_is_read)
+{
+    rig r;
+
+    rig_prepare(&r, wheel, HWT_SEC(1));
+    every_reading_forks(&r);
+    r.config.slow_task_ns = 1;
+    every_reading_forks(&r);
+    r.config.execute = run_at_once;
+    every_reading_forks(&r);
 }
 
 WHEEL_TEST(fork_callbacks, a_clock_in_a_submission)
