@@ -5,7 +5,7 @@
  * where a leaked handle comes from. While the timer lives, the note points to it, and nothing is
  * leaked. When the timer is destroyed, those that still have a handle are counted, and their notes
  * are turned over: then only whoever drops the handle finds the memory again. In other debug builds
- * a note only tells which were counted.
+ * a note only tells which were counted. A bit of it tells that one share is the executor's.
  */
 #include "poison.h"
 
@@ -25,9 +25,14 @@
 #define VALGRIND_ENABLE_ERROR_REPORTING  ((void)0)
 #endif
 
+/* Of memory's addresses these bits are 0. */
+#define TURNED    ((uintptr_t)1)
+#define OFFERED   ((uintptr_t)2) /* unless it is turned */
+#define NOTE_BITS ((uintptr_t)3)
+
 static bool is_turned(uintptr_t note)
 {
-    return note & 1; /* memory has even addresses */
+    return note & TURNED;
 }
 
 void poison_tag(hwt_timeout *block)
@@ -44,7 +49,15 @@ void poison_untag(hwt_timeout *block)
     _Atomic uintptr_t *place = slab_note(block);
     uintptr_t note = load_relaxed(place) ? exchange_acq_rel(place, 0) : 0;
 
-    free((void *)(is_turned(note) ? ~note : note));
+    free((void *)((is_turned(note) ? ~note : note) & ~NOTE_BITS));
+}
+
+void poison_note_job(hwt_timeout *block, bool offered)
+{
+    if (offered)
+        or_seq(slab_note(block), OFFERED);
+    else
+        and_relaxed(slab_note(block), ~OFFERED);
 }
 
 struct count {
@@ -60,10 +73,10 @@ static __attribute__((no_sanitize("address"))) void count_one(hwt_timeout *block
     _Atomic uintptr_t *place;
     uintptr_t note;
 
-    if (load_relaxed(&block->refs) == 0 || block->timer != count->timer)
-        return;
     place = slab_note(block);
     note = load_relaxed(place);
+    if (load_relaxed(&block->refs) <= (note & OFFERED ? 1 : 0) || block->timer != count->timer)
+        return;
     if (!is_turned(note) && cas_acq_rel(place, &note, ~note)) {
         count->handles++;
         count->task = block->task;

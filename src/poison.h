@@ -67,6 +67,7 @@ static inline void poison_open(hwt_timeout *block)
 /* poison.c: under a leak checker, each block has a tag for as long as it is in use. */
 void poison_tag(hwt_timeout *block);
 void poison_untag(hwt_timeout *block);
+void poison_note_job(hwt_timeout *block, bool offered);
 #endif
 
 /* Taken from the pool. */
@@ -74,6 +75,26 @@ static inline void poison_mark_born(hwt_timeout *block)
 {
 #ifdef HWT_DEBUG
     poison_tag(block);
+#else
+    (void)block;
+#endif
+}
+
+/* The executor has a share in it, which it may keep for longer than the timer lives. */
+static inline void poison_mark_offered(hwt_timeout *block)
+{
+#ifdef HWT_DEBUG
+    poison_note_job(block, true);
+#else
+    (void)block;
+#endif
+}
+
+/* That share is about to be dropped. */
+static inline void poison_mark_taken_up(hwt_timeout *block)
+{
+#ifdef HWT_DEBUG
+    poison_note_job(block, false);
 #else
     (void)block;
 #endif

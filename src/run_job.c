@@ -48,6 +48,13 @@ static void report(const struct run_frame *frame)
     timer_sign_out(timer);
 }
 
+/* The job's. */
+static void drop_share(hwt_timeout *timeout)
+{
+    poison_mark_taken_up(timeout);
+    timeout_let_go(timeout);
+}
+
 static void release_abandoned(void *abandoned)
 {
     const struct run_frame *frame = abandoned;
@@ -62,7 +69,7 @@ static void report_abandoned(void *abandoned)
 
     run_frames = frame->outer;
     report(frame);
-    timeout_let_go(frame->current);
+    drop_share(frame->current);
 }
 
 /* The executor's thread is the executor's affair; ours is that nobody waits for this job. */
@@ -147,7 +154,7 @@ static void run_job(void *job)
         run_elsewhere(timer, timeout);
     else
         timeout_run_over(timeout);
-    timeout_let_go(timeout);
+    drop_share(timeout);
     if (unlikely(!timer_is_ours(timer))) /* or it has been destroyed; its shell stays */
         lifecycle_leave_in_child(timer);
 }
@@ -158,9 +165,10 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
     struct lane *lane = lanes_here(&timer->lanes);
 
     if (timeout_cancel(timeout) != CANCEL_PENDING) {
-        timeout_let_go(timeout); /* cancelled first: withdrawn, or the notice will come */
+        drop_share(timeout); /* cancelled first: withdrawn, or the notice will come */
         return;
     }
+    poison_mark_taken_up(timeout);
     sub_acq_rel(&timeout->refs, 1); /* the job's share; the runtime still has its own */
     quota_give(timer);
     add_relaxed(&lane->rejected, 1);
@@ -187,6 +195,7 @@ static bool has_begun(const hwt_timeout *timeout)
 bool run_dispatch(hwt_timer *timer, hwt_timeout *timeout)
 {
     add_relaxed(&timeout->refs, 1); /* the job's share */
+    poison_mark_offered(timeout);
     file_dispatched(timer, timeout);
     run_frames->offered = timeout;
     if (likely(timer->execute(timer->executor, run_job, timeout) == 0))

@@ -50,9 +50,46 @@ static __attribute__((noinline)) void play(const char *how)
         hwt_timeout_unref(timeout);
 }
 
+static void (*run_kept)(void *job);
+static void *kept;
+
+static int keep_job(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    run_kept = run;
+    kept = job;
+    return 0;
+}
+
+/* The executor is still to call it when the timer is destroyed. */
+static __attribute__((noinline)) void play_with_executor(const char *how)
+{
+    hwt_timer *timer;
+    hwt_timeout *timeout;
+    hwt_config config;
+
+    hwt_config_init(&config);
+    config.drive = HWT_DRIVE_CALLER;
+    config.execute = keep_job;
+    if (hwt_timer_create(&timer, &config) != 0 ||
+        hwt_new_timeout(timer, task, NULL, 0, &timeout) != 0)
+        exit(2);
+    if (strcmp(how, "job") == 0)
+        hwt_timeout_unref(timeout);
+    while (!kept)
+        hwt_timer_advance(timer);
+    hwt_timer_destroy(timer);
+    run_kept(kept);
+    if (strcmp(how, "job-late") == 0)
+        hwt_timeout_unref(timeout);
+}
+
 int main(int argc, char **argv)
 {
-    play(argc > 1 ? argv[1] : "");
+    if (argc > 1 && strncmp(argv[1], "job", 3) == 0)
+        play_with_executor(argv[1]);
+    else
+        play(argc > 1 ? argv[1] : "");
     return 0;
 }
 END_C
@@ -92,8 +129,11 @@ expect debug kept 0 'and 1 of its timeouts have handles that were not dropped'
 expect asan kept 23 LeakSanitizer schedule_here 'and 1 of its timeouts'
 expect asan late 0 'and 1 of its timeouts'
 expect asan-of-user kept 0
+expect debug job-kept 0 'and 1 of its timeouts'
+expect asan job-kept 23 LeakSanitizer play_with_executor 'and 1 of its timeouts'
+expect asan job-late 0 'and 1 of its timeouts'
 for name in debug asan asan-of-user asan-of-user-shared; do
-    for how in pending dropped; do
+    for how in pending dropped job; do
         expect $name $how 0
     done
 done
