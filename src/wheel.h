@@ -35,7 +35,8 @@ struct wheel_ops {
     bool fills_chunks;
     /*
      * Hands the next tick's bucket that is due by `limit` to wheel_cover, and goes on to the tick
-     * after it. False: there is none, and `current` is the tick after `limit`.
+     * after it; or covers all up to `limit`. False: there is none, and `current` is the tick after
+     * `limit`.
      */
     bool (*expire)(struct wheel *wheel, uint64_t limit);
     /*

@@ -119,6 +119,36 @@ static bool visit_all(struct hashed *w, uint64_t tick)
     return any;
 }
 
+/*
+ * After a pause of more than a lap a bucket may hold several ticks that are due. Tick by tick, all
+ * else in it would be filed anew for each of them, which is quadratic.
+ */
+static bool is_far_behind(const struct hashed *w, uint64_t tick, uint64_t limit)
+{
+    return unlikely(limit - tick >= w->slots) &&
+           w->latest[tree_winner(w)] > wheel_tick_time(&w->wheel, tick);
+}
+
+/*
+ * All that is due by `limit` at once, each bucket visited once. It is covered first, and nothing is
+ * filed for it any more: so whatever is filed anew goes where it belongs, to a later tick or to the
+ * agenda, which has the order across ticks, too.
+ */
+static __attribute__((noinline)) void catch_up(struct hashed *w, uint64_t limit)
+{
+    struct wheel *wheel = &w->wheel;
+
+    wheel->current = limit + 1;
+    wheel->witness.slot = NULL;
+    wheel_cover(wheel, limit, NULL);
+    while (tree_earliest(w) <= wheel->covered) {
+        uint32_t slot = tree_winner(w);
+        tree_set(w, slot, 0);
+        bucket_move(&wheel->anew, &w->slot[slot]);
+        wheel_refile(wheel, &wheel->anew, 0, NULL);
+    }
+}
+
 static bool expire(struct wheel *wheel, uint64_t limit)
 {
     struct hashed *w = hashed(wheel);
@@ -127,6 +157,10 @@ static bool expire(struct wheel *wheel, uint64_t limit)
         uint64_t tick = max_u64(wheel_tick_of(wheel, tree_earliest(w)), wheel->current);
         if (tick > limit)
             break;
+        if (is_far_behind(w, tick, limit)) {
+            catch_up(w, limit);
+            return true;
+        }
         wheel->current = tick + 1; /* what is filed anew goes to a later one */
         if (visit_all(w, tick))
             return true;

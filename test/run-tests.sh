@@ -61,7 +61,8 @@ set_limit() # folder
 
 # What goes wrong once in some hundred runs: the wheel and what it is made of, which no clock and no
 # other thread disturbs.
-again_names='agenda ladder next order virtual virtual_model wheel wheel_cascade wheel_memory'
+again_names='agenda ladder next order virtual virtual_model wheel wheel_cascade wheel_memory
+wheel_pause'
 
 prepare_sanitizers()
 {

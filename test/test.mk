@@ -44,8 +44,8 @@ run = @KIND=$(1) BUILD=$(BUILD) CC='$(CC)' CXX='$(CXX)' MAKE='$(MAKE)' test/run-
 
 # These run on a debug build in `make check` too: there the validators look at wheel, buckets, lanes
 # and pool after every pass, which a release build never does.
-VALIDATED := $(addprefix unit/,wheel wheel_cascade wheel_edges wheel_memory agenda bucket order next lane \
-	lane_threads pool worker worker_stop worker_thread) fuzz/api stress/ends stress/caller
+VALIDATED := $(addprefix unit/,wheel wheel_cascade wheel_edges wheel_memory wheel_pause agenda bucket \
+	order next lane lane_threads pool worker worker_stop worker_thread) fuzz/api stress/ends stress/caller
 
 # What else runs, on the kind of build that was asked for, and which scripts beside a release.
 TESTED  := unit fuzz stress fault
