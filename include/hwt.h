@@ -239,9 +239,10 @@ bool hwt_timer_is_stopped(const hwt_timer *timer);
 int hwt_timer_destroy(hwt_timer *timer);
 
 /*
- * Timeouts that were accepted and have not ended. Exact while nothing changes. It takes some 20 us
- * per CPU that schedules, and a millisecond for each million in flight: for monitoring, not for
- * every call. Any thread.
+ * Timeouts that were accepted and have not ended. Exact while nothing changes. The last run of one
+ * ends it when it begins: with 0 a task may still be running. Stop, drain and
+ * hwt_timeout_cancel_sync wait for that. It takes some 20 us per CPU that schedules, and a
+ * millisecond for each million in flight: for monitoring, not for every call. Any thread.
  */
 uint64_t hwt_timer_pending(const hwt_timer *timer);
 
@@ -265,7 +266,8 @@ typedef struct hwt_unprocessed {
  * running there, not for those that still wait. Follows Netty's HashedWheelTimer.stop.
  *
  * 0; a second stop waits for the first and gets an empty list; -EDEADLK from one of its own tasks,
- * or a destructor on the worker's thread; -ECHILD in a forked child. Any other thread.
+ * a hook or release that follows a run or that it calls itself, or a destructor on the worker's
+ * thread; -ECHILD in a forked child. Any other thread.
  */
 int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
 
@@ -309,7 +311,10 @@ int hwt_new_timeout(hwt_timer *timer, hwt_task *task, void *arg, uint64_t delay_
 int hwt_new_timeout_at(hwt_timer *timer, hwt_task *task, void *arg, uint64_t deadline_ns,
                        hwt_timeout **timeout);
 
-/* When a periodic timeout runs again (G14); as ScheduledExecutorService and Go name them. */
+/*
+ * When a periodic timeout runs again (G14); as ScheduledExecutorService and Go name them. With an
+ * executor, a missed run is handed over when the one before has come back.
+ */
 typedef enum hwt_period_mode {
     HWT_FIXED_RATE = 0,      /* at first + k * period, missed runs one after another */
     HWT_FIXED_RATE_SKIP = 1, /* the same phase, missed runs dropped; one that is due now is not */

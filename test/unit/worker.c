@@ -306,6 +306,7 @@ static int sum_of_waiters(hwt_timer *timer, uint64_t period_ns)
     spec.period_ns = period_ns;
     cr_assert_eq(hwt_schedule(timer, &spec, &w[0].timeout), 0);
     cr_assert(wait_count(&g.entered, 1));
+    cr_assert_eq(hwt_timer_pending(timer), period_ns ? 1 : 0, "its last run has begun");
     for (size_t i = 0; i < COUNT_OF(w); i++) {
         w[i].timeout = w[0].timeout;
         w[i].gate = &g;
