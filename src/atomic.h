@@ -40,8 +40,10 @@
                                             memory_order_seq_cst)
 
 /*
- * A counter with one writer at a time and many readers: no read-modify-write, no torn value.
+ * A counter with one writer at a time and many readers: no read-modify-write, no torn value. By a
+ * release store: who reads it finds what was counted before it.
  */
 #define bump_single_writer(p, v) store_relaxed((p), load_relaxed(p) + (v))
+#define bump_release(p, v)       store_release((p), load_relaxed(p) + (v))
 
 #endif

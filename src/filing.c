@@ -19,7 +19,7 @@ static void reclaim(hwt_timer *timer, hwt_timeout *timeout)
         return;
     }
     quota_give(timer);
-    bump_single_writer(&w->count.unprocessed, 1);
+    bump_release(&w->count.unprocessed, 1);
     timeout->link.next = w->reclaimed ? &w->reclaimed->link : NULL;
     w->reclaimed = timeout;
 }
@@ -279,7 +279,7 @@ static void reclaim_periodic(void *context, const hwt_timeout *shown)
         return;
     add_relaxed(&timeout->refs, 1);
     quota_give(timer);
-    bump_single_writer(&w->count.unprocessed, 1);
+    bump_release(&w->count.unprocessed, 1);
     timeout->link.next = w->reclaimed ? &w->reclaimed->link : NULL;
     w->reclaimed = timeout;
 }

@@ -69,7 +69,8 @@ struct lane {
     _Atomic uint32_t spilling; /* producers that are about to, or have just done so */
     _Atomic uint64_t rejected; /* refused at max_pending or by the executor */
     _Atomic uint64_t runs;     /* on an executor's threads */
-    _Atomic uint64_t expired;  /* on an executor's threads */
+    _Atomic uint64_t expired;  /* on an executor's threads; only ever added to (C24) */
+    _Atomic uint64_t rearms;   /* there: of those, on any lane, that are pending again (C24) */
     /* by whoever runs there what has been re-armed; read by the worker when he plans (C15) */
     alignas(CACHE_LINE) rearmed_place rearmed[LANE_REARMED];
 };

@@ -48,15 +48,18 @@ void run_tell_uncaught(void)
 
 /* ---- counting ---- */
 
-/* False: at max_pending. */
+/*
+ * False: at max_pending. Elsewhere, this lane may be another one than that which counted the end:
+ * so nothing is subtracted from what others may have read before (C24).
+ */
 static bool uncount_end(hwt_timer *timer, bool elsewhere)
 {
     if (!quota_take(timer))
         return false;
     if (elsewhere)
-        sub_relaxed(&lanes_here(&timer->lanes)->expired, 1);
+        add_relaxed(&lanes_here(&timer->lanes)->rearms, 1);
     else
-        bump_single_writer(&timer->worker.count.expired, (uint64_t)-1);
+        bump_release(&timer->worker.count.expired, (uint64_t)-1);
     return true;
 }
 
@@ -277,7 +280,7 @@ HOT bool run_plainly(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *f
     store_relaxed(&timeout->run, RUN_ON);
     word = word_make(deadline, WORD_RUNNING);
     store_relaxed(&timeout->word, word);
-    bump_single_writer(&timer->worker.count.expired, 1);
+    bump_release(&timer->worker.count.expired, 1);
     bump_single_writer(&timer->worker.count.runs, 1);
     count_lateness(&timer->run_count, late(timer->worker.now, deadline), false);
     frame->current = timeout;

@@ -16,9 +16,9 @@
 HOT void count_end(hwt_timer *timer, bool elsewhere)
 {
     if (elsewhere)
-        add_relaxed(&lanes_here(&timer->lanes)->expired, 1);
+        add_release(&lanes_here(&timer->lanes)->expired, 1);
     else
-        bump_single_writer(&timer->worker.count.expired, 1);
+        bump_release(&timer->worker.count.expired, 1);
     quota_give(timer);
 }
 

@@ -5,6 +5,8 @@
 #include "quota.h"
 #include "struct_size.h"
 
+#define EXPIRED_TRIES 4 /* readings, if runs are re-armed meanwhile */
+
 void hwt_stats_init_size(hwt_stats *stats, size_t size)
 {
     struct_init(stats, size, &(hwt_stats){0}, sizeof *stats);
@@ -15,13 +17,52 @@ void(hwt_stats_init)(hwt_stats *stats)
     hwt_stats_init_size(stats, STATS_SIZE_1_0);
 }
 
+static uint64_t count_rearms(const struct lanes *lanes)
+{
+    uint64_t rearms = 0;
+
+    for (unsigned i = 0; i < lanes->count; i++)
+        rearms += load_acquire(&lanes->lane[i].rearms);
+    return rearms;
+}
+
+/*
+ * On an executor's threads. As it was at one moment, if none was re-armed while this looked, which
+ * is worth a few tries: this thread may have been preempted. Otherwise what is re-armed may be seen
+ * so without the end that came before.
+ */
+static uint64_t count_expired(const struct lanes *lanes)
+{
+    uint64_t rearms = count_rearms(lanes), before, ended;
+    unsigned tries = 0;
+
+    do {
+        before = rearms;
+        ended = 0;
+        for (unsigned i = 0; i < lanes->count; i++)
+            ended += load_acquire(&lanes->lane[i].expired);
+        rearms = count_rearms(lanes);
+    } while (rearms != before && ++tries < EXPIRED_TRIES);
+    return ended > rearms ? ended - rearms : 0;
+}
+
+/*
+ * C24: of all lanes, what has ended before what was scheduled, and in between what is pending again
+ * after it had ended; with the worker one counter tells both. So nothing is found ended that is not
+ * found scheduled, and pending is never too low.
+ */
+static void add_ends(hwt_stats *stats, const hwt_timer *timer)
+{
+    stats->unprocessed = load_acquire(&timer->worker.count.unprocessed);
+    for (unsigned i = 0; i < timer->lanes.count; i++)
+        stats->cancelled += load_acquire(&timer->lanes.lane[i].cancelled);
+    stats->expired = load_acquire(&timer->worker.count.expired) + count_expired(&timer->lanes);
+}
+
 static struct lane_tally add_lane(hwt_stats *stats, const struct lane *lane)
 {
     struct lane_tally tally;
 
-    /* what ended first: none ends that was not scheduled before */
-    stats->cancelled += load_acquire(&lane->cancelled);
-    stats->expired += load_acquire(&lane->expired);
     stats->runs += load_relaxed(&lane->runs);
     stats->rejected += load_relaxed(&lane->rejected);
     tally = lane_count(lane);
@@ -39,8 +80,7 @@ static uint64_t count_ledger(const hwt_timer *timer, hwt_stats *stats)
 {
     uint64_t ended, met = 0;
 
-    stats->expired = load_acquire(&timer->worker.count.expired);
-    stats->unprocessed = load_acquire(&timer->worker.count.unprocessed);
+    add_ends(stats, timer);
     for (unsigned i = 0; i < timer->lanes.count; i++)
         met += add_lane(stats, &timer->lanes.lane[i]).met;
     ended = stats->expired + stats->cancelled + stats->unprocessed;
@@ -65,7 +105,8 @@ uint64_t hwt_timer_pending(const hwt_timer *timer)
 
 /*
  * Those that the worker had met. Who cancels one before that counts it nowhere but in its slot. In
- * no order with anything: a number that comes late makes something pending for longer.
+ * no order with anything: a number that comes late makes something pending for longer, or all be
+ * counted.
  */
 static uint64_t count_ended(const hwt_timer *timer)
 {
@@ -74,7 +115,8 @@ static uint64_t count_ended(const hwt_timer *timer)
 
     for (unsigned i = 0; i < timer->lanes.count; i++) {
         const struct lane *lane = &timer->lanes.lane[i];
-        ended += load_relaxed(&lane->cancelled) + load_relaxed(&lane->expired);
+        ended += load_relaxed(&lane->cancelled) + load_relaxed(&lane->expired) -
+                 load_relaxed(&lane->rearms);
     }
     return ended;
 }

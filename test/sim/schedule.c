@@ -692,7 +692,7 @@ void sim_run(struct history *history, void (*main)(void *arg), void *arg)
     sim_fail_one_in = sim_stay_one_in = sim_interrupt_one_in = sim_time_one_in = 0;
     sim_time_step = 1000;
     sim_clock_jumps = true;
-    sim_one_cpu = false;
+    sim_one_cpu = sim_wanders = false;
     sim_now = UINT64_C(1000000000);
     memory_reset();
     kernel_reset();

@@ -136,6 +136,7 @@ struct sim_thread {
     void *specific[8];
     bool joined, blocks_signals;
     unsigned locks;
+    uint32_t asks_cpu; /* kernel.c: so often it has */
     /* the world's: in a call that must not wait (G7) */
     const char *may_not_wait;
     unsigned setting; /* has set a descriptor: points until it has looked whether that is wanted */
@@ -187,6 +188,7 @@ extern uint64_t sim_time_step;
 extern bool sim_clock_jumps; /* now and then far ahead */
 extern uint64_t sim_now;
 extern bool sim_one_cpu;           /* that all threads are on */
+extern bool sim_wanders;           /* otherwise: each goes from one CPU to the other */
 extern size_t sim_no_maps_from;    /* maps of so many bytes fail */
 extern void (*sim_all_wait)(void); /* called before time passes because all wait */
 extern void (*sim_pages_go)(void); /* called when pages go back to the system */

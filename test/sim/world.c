@@ -345,6 +345,11 @@ static void check_stats(void)
     SIM_CHECK(stats.cancelled >= *cancelled && stats.cancelled <= stats.scheduled,
               "G3: %llu cancelled, and before %llu", (unsigned long long)stats.cancelled,
               (unsigned long long)*cancelled);
+    SIM_CHECK(stats.expired <= stats.scheduled &&
+                  stats.expired + stats.cancelled + stats.unprocessed <= stats.scheduled,
+              "G3: %llu expired, %llu cancelled, %llu unprocessed of %llu",
+              (unsigned long long)stats.expired, (unsigned long long)stats.cancelled,
+              (unsigned long long)stats.unprocessed, (unsigned long long)stats.scheduled);
     *cancelled = stats.cancelled;
 }
 
@@ -1208,6 +1213,7 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
 
     sim_calm++;
     sim_one_cpu = world->one_cpu;
+    sim_wanders = world->wanders;
     sim_no_maps_from = SIZE_MAX;
     sim_pages_go = oracle_pages_go;
     sim_all_wait = oracle_check_waits;

@@ -113,6 +113,7 @@ struct world {
     unsigned held_blocks; /* so many of the pool's are taken from the beginning ... */
     bool blocks_free;     /* ... and given back at once */
     bool one_cpu;         /* all are on it */
+    bool wanders;         /* ... or each goes from one CPU to the other */
     bool hasty;           /* stopped as soon as the producers are done, or at once */
     bool quick;           /* time hardly passes but in naps */
     bool callers_clock;   /* which jumps ahead, and back */

@@ -119,6 +119,20 @@ static void open_round(void)
     mix_open(&config, CAPACITY);
 }
 
+/* At any time no more has ended than was scheduled, in whichever lanes (G3, C24). */
+static void watch_counters(uint64_t end)
+{
+    while (stress_now() < end) {
+        hwt_stats s = stress_stats(mix.timer);
+
+        STRESS_CHECK(
+            s.expired <= s.scheduled && s.expired + s.cancelled + s.unprocessed <= s.scheduled,
+            "G3: %" PRIu64 " expired, %" PRIu64 " cancelled, %" PRIu64 " unprocessed of %" PRIu64,
+            s.expired, s.cancelled, s.unprocessed, s.scheduled);
+        stress_pause(stress_below(HWT_USEC(50)));
+    }
+}
+
 static struct mix_totals play_round(void)
 {
     pthread_t producers[PRODUCERS];
@@ -130,7 +144,7 @@ static struct mix_totals play_round(void)
     open_round();
     for (int i = 0; i < PRODUCERS; i++)
         producers[i] = stress_thread(mix_producer, NULL);
-    stress_pause(stress_below(HWT_MSEC(20)));
+    watch_counters(stress_now() + stress_below(HWT_MSEC(20)));
     if (late_jobs) {
         atomic_store(&mix.quit, true); /* a cancel_sync may be waiting for the pool */
         for (int i = 0; i < PRODUCERS; i++)
