@@ -313,6 +313,10 @@ bool bucket_has_any(struct bucket *bucket, struct chunk_store *store);
  * other is touched.
  */
 struct sighting bucket_scan(struct bucket *bucket, uint64_t key);
+/* Only among those with that key: the first that reaches the bound, or the earliest of them. */
+struct sighting bucket_find(struct bucket *bucket, uint64_t key);
+/* So many of the earliest, or all, by deadline. How many. */
+unsigned bucket_lowest(struct bucket *bucket, struct sighting *seen, unsigned most);
 /* Shows the words of all that it holds. */
 typedef void bucket_look(void *context, uint64_t word);
 void bucket_look_through(struct bucket *bucket, bucket_look *look, void *context);

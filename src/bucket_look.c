@@ -116,6 +116,25 @@ static struct sighting scan_few(struct bucket *bucket)
     return best;
 }
 
+static void find_in_chunks(struct bucket *bucket, struct sighting *best, uint64_t key)
+{
+    uint64_t bound = bucket->earliest;
+    struct chunk *chunk;
+
+    scan_for_key(best, bucket->slot, BUCKET_INLINE, key, bound);
+    for (chunk = bucket_first_chunk(bucket); chunk && best->deadline > bound;
+         chunk = bucket_next_chunk(bucket, chunk))
+        scan_for_key(best, chunk->slot, ring_used(&chunk->ring), key, bound);
+}
+
+struct sighting bucket_find(struct bucket *bucket, uint64_t key)
+{
+    struct sighting best = {NULL, 0, UINT64_MAX};
+
+    find_in_chunks(bucket, &best, key);
+    return best;
+}
+
 struct sighting bucket_scan(struct bucket *bucket, uint64_t key)
 {
     struct sighting best = {NULL, 0, UINT64_MAX};
@@ -124,16 +143,75 @@ struct sighting bucket_scan(struct bucket *bucket, uint64_t key)
 
     if (!bucket_has_chunks(bucket))
         return scan_few(bucket);
-    scan_for_key(&best, bucket->slot, BUCKET_INLINE, key, bound);
-    for (chunk = bucket_first_chunk(bucket); chunk && best.deadline > bound;
-         chunk = bucket_next_chunk(bucket, chunk))
-        scan_for_key(&best, chunk->slot, ring_used(&chunk->ring), key, bound);
+    find_in_chunks(bucket, &best, key);
     scan_slots(&best, bucket->slot, BUCKET_INLINE, bound);
     for (chunk = bucket_first_chunk(bucket); chunk && best.deadline > bound;
          chunk = bucket_next_chunk(bucket, chunk))
         scan_slots(&best, chunk->slot, ring_used(&chunk->ring), bound);
     bucket->earliest = best.deadline;
     return best;
+}
+
+/* ---- the first of many: a heap whose root is the last of them ---- */
+
+struct lowest {
+    struct sighting *heap;
+    unsigned count, most;
+};
+
+static void sift_down(struct sighting *heap, unsigned count, unsigned at, struct sighting value)
+{
+    unsigned below;
+
+    while ((below = 2 * at + 1) < count) {
+        if (below + 1 < count && heap[below + 1].deadline > heap[below].deadline)
+            below++;
+        if (heap[below].deadline <= value.deadline)
+            break;
+        heap[at] = heap[below];
+        at = below;
+    }
+    heap[at] = value;
+}
+
+static void sift_up(struct sighting *heap, unsigned at, struct sighting value)
+{
+    for (; at > 0 && heap[(at - 1) / 2].deadline < value.deadline; at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
+    heap[at] = value;
+}
+
+/* S3: as scan_slot. */
+static void lowest_of_slots(struct lowest *lowest, _Atomic uint64_t *slot, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t packed = load_acquire(&slot[i]);
+        uint64_t deadline = packed ? timeout_deadline(packed_timeout(packed)) : UINT64_MAX;
+        struct sighting seen = {&slot[i], packed, deadline};
+        if (!packed || (lowest->count == lowest->most && deadline >= lowest->heap[0].deadline) ||
+            !slot_still_holds(&slot[i], packed))
+            continue;
+        if (lowest->count < lowest->most)
+            sift_up(lowest->heap, lowest->count++, seen);
+        else
+            sift_down(lowest->heap, lowest->count, 0, seen);
+    }
+}
+
+unsigned bucket_lowest(struct bucket *bucket, struct sighting *seen, unsigned most)
+{
+    struct lowest lowest = {seen, 0, most};
+    struct chunk *chunk;
+
+    lowest_of_slots(&lowest, bucket->slot, BUCKET_INLINE);
+    for (chunk = bucket_first_chunk(bucket); chunk; chunk = bucket_next_chunk(bucket, chunk))
+        lowest_of_slots(&lowest, chunk->slot, ring_used(&chunk->ring));
+    for (unsigned left = lowest.count; left > 1; left--) {
+        struct sighting last = seen[left - 1];
+        seen[left - 1] = seen[0];
+        sift_down(seen, left - 1, 0, last);
+    }
+    return lowest.count;
 }
 
 static void look_at_slots(_Atomic uint64_t *slot, unsigned count, bucket_look *look, void *context)

@@ -3,7 +3,7 @@
  * What keeps the chunks of buckets filled in proportion to what lives (bucket.h, B1 to B3): when
  * something is removed, and when the chunks in use are looked through for what was withdrawn.
  */
-#include "bucket.h"
+#include "crowd.h"
 
 #include <limits.h>
 
@@ -39,8 +39,16 @@ static _Atomic uint64_t *hole_from(struct chunk *chunk, unsigned *hole)
     return &chunk->slot[*hole];
 }
 
+static void move_into(struct chunk_store *store, _Atomic uint64_t *slot, uint64_t packed,
+                      enum timeout_place place)
+{
+    slot_fill(slot, packed, place);
+    if (unlikely(store->crowd != NULL))
+        crowd_follow(store->crowd, slot, packed);
+}
+
 /* Up to so many of `from` into the holes and the end of `into`, which has room for them. */
-static void pour(struct chunk *from, struct chunk *into, unsigned count)
+static void pour(struct chunk_store *store, struct chunk *from, struct chunk *into, unsigned count)
 {
     unsigned used = ring_used(&from->ring), hole = 0, poured = 0;
 
@@ -51,7 +59,7 @@ static void pour(struct chunk *from, struct chunk *into, unsigned count)
         uint64_t packed = slot_empty(&from->slot[i]);
         if (!packed)
             continue;
-        slot_fill(hole_from(into, &hole), packed, bucket_place_in(into));
+        move_into(store, hole_from(into, &hole), packed, bucket_place_in(into));
         poured++;
     }
     count_in_chunk(into,
@@ -61,7 +69,7 @@ static void pour(struct chunk *from, struct chunk *into, unsigned count)
 
 static struct chunk *merge(struct chunk_store *store, struct chunk *from, struct chunk *into)
 {
-    pour(from, into, UINT_MAX);
+    pour(store, from, into, UINT_MAX);
     chunk_unlink(store, from);
     return into;
 }
@@ -81,7 +89,7 @@ static bool pull_in(struct chunk_store *store, struct bucket *bucket, struct chu
     for (unsigned i = 0; i < used; i++) {
         uint64_t packed = slot_empty(&first->slot[i]);
         if (packed)
-            slot_fill(bucket_inline_hole(bucket), packed, PLACE_INLINE);
+            move_into(store, bucket_inline_hole(bucket), packed, PLACE_INLINE);
     }
     chunk_unlink(store, first);
     return true;
@@ -118,7 +126,7 @@ static struct chunk *shrink(struct chunk_store *store, struct chunk *chunk)
         return chunk;
     }
     chunk_link(&chunk->ring, second);
-    pour(chunk, second, live / 2);
+    pour(store, chunk, second, live / 2);
     return merge(store, chunk, small);
 }
 

@@ -54,7 +54,8 @@ struct chunk_store {
     size_t total, fresh;           /* small chunks: in all lots; in what never was taken from one */
     struct chunk_lot *at;          /* the cursor: a lot (NULL: before the first), and ... */
     size_t offset;                 /* ... how far in it, in small chunks */
-    size_t in_vain; /* so often none need be looked for: nothing was found (bucket_thin.c) */
+    size_t in_vain;      /* so often none need be looked for: nothing was found (bucket_thin.c) */
+    struct crowd *crowd; /* whom to tell what changes its slot within its bucket; or NULL */
 };
 
 /* ---- heads ---- */

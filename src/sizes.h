@@ -71,6 +71,7 @@
 #define AGENDA_FRONT  2048 /* timeouts that are sorted at once, of a tick ... */
 #define LADDER_BOTTOM 1024 /* ... and of what is alone */
 #define LADDER_DIGIT  7    /* bits: a slot of the second level is spread over so many parts */
+#define CROWD_NOTED   128  /* of a crowded bucket, when its first is asked for */
 #define LOT_FIRST     16   /* large chunks that a wheel asks malloc for the first time */
 #define TURNSTILES    64   /* words that those sleep on who wait for the end of a run */
 

@@ -109,13 +109,30 @@ HOT bool is_due(const struct wheel *wheel, uint64_t deadline, uint64_t tick)
     return deadline <= wheel->covered || tick < wheel->current;
 }
 
+static void set_notable(struct wheel *wheel)
+{
+    wheel->notable = max_u64(wheel->witness.slot ? wheel->witness.deadline : 0,
+                             wheel->crowd.bucket ? wheel->crowd.beyond : 0);
+}
+
+static __attribute__((noinline)) void note(struct wheel *wheel, const struct bucket *bucket,
+                                           struct sighting filed)
+{
+    if (wheel->witness.slot && filed.deadline < wheel->witness.deadline)
+        wheel->witness = filed;
+    if (wheel->crowd.bucket == bucket && filed.deadline < wheel->crowd.beyond)
+        crowd_note(&wheel->crowd, filed);
+    set_notable(wheel);
+}
+
 /* In its slot; or there was no memory for one. */
-HOT void note_filed(struct wheel *wheel, _Atomic uint64_t *slot, uint64_t packed, uint64_t deadline)
+HOT void note_filed(struct wheel *wheel, const struct bucket *bucket, _Atomic uint64_t *slot,
+                    uint64_t packed, uint64_t deadline)
 {
     if (unlikely(!slot))
         fellows_push(&wheel->pen, packed_timeout(packed), PLACE_LISTED);
-    else if (unlikely(wheel->witness.slot != NULL) && deadline < wheel->witness.deadline)
-        wheel->witness = (struct sighting){slot, packed, deadline};
+    else if (unlikely(deadline < wheel->notable))
+        note(wheel, bucket, (struct sighting){slot, packed, deadline});
 }
 
 /* Into this bucket, which is its tick's. */
@@ -134,7 +151,7 @@ HOT void insert(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout
         slot = bucket_insert_last(bucket, packed, deadline);
     if (unlikely(!slot))
         slot = wheel->ops->insert(wheel, packed, deadline, tick);
-    note_filed(wheel, slot, packed, deadline);
+    note_filed(wheel, bucket, slot, packed, deadline);
 }
 
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline)
@@ -295,22 +312,17 @@ static bool is_witness(const struct sighting *witness)
            slot_still_holds(witness->slot, witness->packed);
 }
 
-/*
- * Once, as long as who was found is there and nothing earlier has been filed: others that come and
- * go, and are earlier still, would have it looked through again and again.
- */
 struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, uint64_t tick)
 {
     uint64_t key = wheel_key(wheel, bucket->earliest, tick);
+    struct sighting found;
 
-    if (!bucket_has_chunks(bucket))
+    if (!bucket_has_chunks(bucket) || bucket_at_most(bucket) <= WHEEL_SCAN_UP_TO)
         return bucket_scan(bucket, key);
-    if (wheel->looked_through != bucket || wheel->found.deadline != bucket->earliest ||
-        !is_witness(&wheel->found)) {
-        wheel->looked_through = bucket;
-        wheel->found = bucket_scan(bucket, key);
-    }
-    return wheel->found;
+    wheel->store.crowd = &wheel->crowd;
+    found = crowd_first(&wheel->crowd, bucket, key);
+    set_notable(wheel);
+    return found;
 }
 
 uint64_t wheel_earliest(struct wheel *wheel)
@@ -333,6 +345,7 @@ uint64_t wheel_earliest_exact(struct wheel *wheel)
     if (!is_witness(witness)) {
         *witness = (struct sighting){NULL, 0, UINT64_MAX};
         wheel->ops->earliest(wheel, witness);
+        set_notable(wheel);
     }
     earliest = witness->deadline;
     return likely(!wheel->pen) ? earliest : min_u64(earliest, pen_earliest(wheel));
@@ -383,6 +396,7 @@ hwt_timeout *wheel_take_on_agenda(struct wheel *wheel)
 
 void wheel_visit(struct wheel *wheel, bucket_see *see, void *context)
 {
+    crowd_forget(&wheel->crowd); /* a mark may go */
     wheel->ops->visit(wheel, see, context);
     /* afterwards: what was put back for the visit may have come here, for want of memory */
     for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout))
@@ -393,6 +407,9 @@ size_t wheel_check(struct wheel *wheel)
 {
     size_t count = agenda_check(&wheel->agenda) + wheel->ops->check(wheel);
 
+#ifdef HWT_DEBUG
+    crowd_check(&wheel->crowd);
+#endif
     hwt_assert(bucket_is_empty(&wheel->anew));
     for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout)) {
         hwt_assert(timeout->place == PLACE_LISTED);

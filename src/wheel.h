@@ -19,6 +19,7 @@
 #define HWT_WHEEL_H
 
 #include "agenda.h"
+#include "crowd.h"
 
 struct wheel;
 
@@ -82,9 +83,9 @@ struct wheel {
     hwt_timeout *pen;        /* by `where`: filed without memory for a chunk */
     struct sighting witness; /* of the exact earliest deadline of all that `ops` files, or of none;
                                 it may have been moved, or withdrawn, since */
-    struct bucket *looked_through; /* the last with chunks that was, to find ... */
-    struct sighting found;         /* ... this one */
-    struct sighting shown;         /* out of its slot, for a visitor */
+    struct sighting shown;   /* out of its slot, for a visitor */
+    struct crowd crowd;
+    uint64_t notable; /* who is filed before that may be for the witness or the crowd to note */
 };
 
 /* What is to be filed together: what filing one touches is fetched while others are looked at. */

@@ -58,6 +58,7 @@
 #define AGENDA_FRONT  8
 #define LADDER_BOTTOM 8
 #define LADDER_DIGIT  6
+#define CROWD_NOTED   2
 #define LOT_FIRST     1
 #define TURNSTILES    2
 

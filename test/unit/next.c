@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* LDFLAGS: -Wl,--wrap=bucket_scan */
+/* LDFLAGS: -Wl,--wrap=bucket_find */
 /*
  * hwt_timer_next_deadline: exact where it can be, never later than what a call that returned has
  * established, UINT64_MAX only when nothing is pending; and hwt_timer_advance beside it. What it
@@ -83,13 +83,13 @@ WHEEL_TEST(next, follows_every_change)
 
 static unsigned crowds_looked_through;
 
-struct sighting __real_bucket_scan(struct bucket *bucket, uint64_t key);
-struct sighting __wrap_bucket_scan(struct bucket *bucket, uint64_t key);
+struct sighting __real_bucket_find(struct bucket *bucket, uint64_t key);
+struct sighting __wrap_bucket_find(struct bucket *bucket, uint64_t key);
 
-struct sighting __wrap_bucket_scan(struct bucket *bucket, uint64_t key)
+struct sighting __wrap_bucket_find(struct bucket *bucket, uint64_t key)
 {
-    crowds_looked_through += bucket_has_chunks(bucket);
-    return __real_bucket_scan(bucket, key);
+    crowds_looked_through++;
+    return __real_bucket_find(bucket, key);
 }
 
 #define CROWD_AT HWT_SEC(8 * 3600)
@@ -164,6 +164,32 @@ WHEEL_TEST(next, a_crowd_is_looked_through_once)
         cr_assert_eq(next(), earliest);
     }
     cr_assert_leq(crowds_looked_through, 1);
+    rig_close(&r);
+}
+
+/* Answered in the order in which they were sent. */
+WHEEL_TEST(next, requests_that_are_answered_in_order)
+{
+    hwt_timeout *sent[2000];
+    unsigned turns = 20000;
+
+    cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
+    for (size_t i = 0; i < COUNT_OF(sent); i++, virtual_add(&r.clock, HWT_USEC(100)))
+        sent[i] = submit_after(HWT_SEC(30));
+    next();
+    crowds_looked_through = 0;
+    for (unsigned i = 0; i < turns; i++, virtual_add(&r.clock, HWT_USEC(100))) {
+        hwt_timeout **first = &sent[i % COUNT_OF(sent)];
+
+        cr_assert(hwt_timeout_cancel(*first));
+        hwt_timeout_unref(*first);
+        *first = submit_after(HWT_SEC(30));
+        cr_assert_eq(hwt_timer_advance(r.timer), 0);
+        cr_assert_eq(next(), hwt_timeout_deadline(sent[(i + 1) % COUNT_OF(sent)]));
+    }
+    cr_assert_leq(crowds_looked_through, turns / 16);
+    for (size_t i = 0; i < COUNT_OF(sent); i++)
+        hwt_timeout_unref(sent[i]);
     rig_close(&r);
 }
 
