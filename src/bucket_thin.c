@@ -42,9 +42,9 @@ static _Atomic uint64_t *hole_from(struct chunk *chunk, unsigned *hole)
 static void move_into(struct chunk_store *store, _Atomic uint64_t *slot, uint64_t packed,
                       enum timeout_place place)
 {
-    slot_fill(slot, packed, place);
     if (unlikely(store->crowd != NULL))
         crowd_follow(store->crowd, slot, packed);
+    slot_fill(slot, packed, place); /* S1: nothing of it is looked at afterwards */
 }
 
 /* Up to so many of `from` into the holes and the end of `into`, which has room for them. */

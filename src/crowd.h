@@ -30,7 +30,7 @@ static inline void crowd_forget(struct crowd *crowd)
 }
 
 void crowd_correct(struct crowd *crowd, _Atomic uint64_t *slot, uint64_t packed);
-/* One that is in this slot now. */
+/* One that is about to be in this slot. */
 static inline void crowd_follow(struct crowd *crowd, _Atomic uint64_t *slot, uint64_t packed)
 {
     if (crowd->bucket && timeout_deadline(packed_timeout(packed)) <= crowd->beyond)
