@@ -8,8 +8,9 @@
  *   K1 Of what the bucket holds, all that is due before `beyond` is noted, unless it has been
  *      nudged: then it is filed again.
  *   K2 A deadline that is noted is the one it has, or it has been moved later since.
- *   K3 What is noted may have left since: then its slot does not hold it (S3). Or it lies in the
- *      same slot, but that is another bucket's: then it is due before this one's bound.
+ *   K3 What is noted may have left since: then its slot does not hold it (S3). Or it does, but is
+ *      another bucket's by now: then it is due before this one's bound; or whoever asks finds it as
+ *      the earliest of all, which it is, under the wrong name.
  */
 #ifndef HWT_CROWD_H
 #define HWT_CROWD_H
