@@ -26,7 +26,7 @@ enum { ATTEMPTS = 5 };
 
 TestSuite(ahead, .init = test_arm);
 
-struct crowd {
+struct gathering {
     uint64_t scheduled; /* when the first of them was */
     atomic_uint looked; /* so many segments were looked through since, before that one was due */
     atomic_uint ran;
@@ -36,7 +36,7 @@ struct crowd {
 static void first_of_crowd(hwt_timeout *timeout, void *arg)
 {
     const hwt_timer *timer = hwt_timeout_timer(timeout);
-    struct crowd *crowd = arg;
+    struct gathering *crowd = arg;
 
     for (unsigned i = 0; i < timer->lanes.count; i++) {
         const struct segment *first = timer->lanes.lane[i].first, *segment = first;
@@ -108,7 +108,7 @@ static bool sleeps_well(hwt_timer *timer, uint64_t until)
 
 static bool crowd_is_met_ahead(hwt_timer *timer)
 {
-    struct crowd crowd = {.scheduled = hwt_timer_now(timer)};
+    struct gathering crowd = {.scheduled = hwt_timer_now(timer)};
     uint64_t first = crowd.scheduled + HWT_MSEC(400);
     bool quiet;
 
