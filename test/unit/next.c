@@ -167,6 +167,32 @@ WHEEL_TEST(next, a_crowd_is_looked_through_once)
     rig_close(&r);
 }
 
+static void take_handle_of_earliest(hwt_timeout *timeout, void *taken)
+{
+    if (hwt_timeout_deadline(timeout) == r.clock.now + CROWD_AT + 1)
+        *(hwt_timeout **)taken = hwt_timeout_ref(timeout);
+}
+
+/* Nobody holds them until a visitor does: its first is not where it was seen any more. */
+WHEEL_TEST(next, of_a_crowd_after_a_visit)
+{
+    hwt_timeout *first, *taken = NULL;
+
+    cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
+    first = submit_after(CROWD_AT);
+    for (size_t i = 0; i < 400; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, CROWD_AT + 400 - i, NULL), 0);
+    cr_assert_eq(next(), hwt_timeout_deadline(first));
+    cr_assert(hwt_timeout_cancel(first));
+    hwt_timeout_unref(first);
+    cr_assert_eq(next(), r.clock.now + CROWD_AT + 1);
+    cr_assert_eq(hwt_timer_visit(r.timer, take_handle_of_earliest, &taken), 400);
+    cr_assert_not_null(taken);
+    cr_assert_eq(next(), r.clock.now + CROWD_AT + 1);
+    hwt_timeout_unref(taken);
+    rig_close(&r);
+}
+
 /* Answered in the order in which they were sent. */
 WHEEL_TEST(next, requests_that_are_answered_in_order)
 {
