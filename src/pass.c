@@ -32,8 +32,9 @@ HOT bool must_end_pass(const hwt_timer *timer)
 }
 
 /*
- * Somebody waits for the end of this pass, to visit. After one the next has to wait for a hand of
- * tasks: who visits again and again does not keep them from running.
+ * Somebody waits for the end of this pass, to visit. A hint: what was asked is taken by the
+ * exchange in attend (C18). After one the next has to wait for a hand of tasks: who visits again
+ * and again does not keep them from running.
  */
 HOT bool has_to_attend(const hwt_timer *timer, uint64_t ran)
 {

@@ -304,14 +304,6 @@ static uint64_t agenda_earliest(struct wheel *wheel)
     return UINT64_MAX;
 }
 
-/* Is it in its slot, and has it that deadline? The slot last (S3). */
-static bool is_witness(const struct sighting *witness)
-{
-    return witness->slot &&
-           timeout_deadline(packed_timeout(witness->packed)) == witness->deadline &&
-           slot_still_holds(witness->slot, witness->packed);
-}
-
 struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, uint64_t tick)
 {
     uint64_t key = wheel_key(wheel, bucket->earliest, tick);
@@ -333,6 +325,14 @@ uint64_t wheel_earliest(struct wheel *wheel)
         return earliest;
     earliest = wheel->ops->earliest(wheel, NULL);
     return likely(!wheel->pen) ? earliest : min_u64(earliest, pen_earliest(wheel));
+}
+
+/* Is it in its slot, and has it that deadline? The slot last (S3). */
+static bool is_witness(const struct sighting *witness)
+{
+    return witness->slot &&
+           timeout_deadline(packed_timeout(witness->packed)) == witness->deadline &&
+           slot_still_holds(witness->slot, witness->packed);
 }
 
 uint64_t wheel_earliest_exact(struct wheel *wheel)

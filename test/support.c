@@ -229,6 +229,25 @@ void gate_open(gate *g)
     atomic_store(&g->open, true);
 }
 
+/* ---- an executor for one job at a time ---- */
+
+static void *run_job_here(void *arg)
+{
+    job_thread *one = arg;
+
+    one->run(one->job);
+    return arg;
+}
+
+int run_in_a_thread(void *executor, void (*run)(void *job), void *job)
+{
+    job_thread *one = executor;
+
+    one->run = run;
+    one->job = job;
+    return pthread_create(&one->thread, NULL, run_job_here, one);
+}
+
 /* ---- bounded waits ---- */
 
 typedef bool wait_condition(const void *subject, uint64_t wanted);

@@ -112,6 +112,15 @@ typedef struct gate {
 void gate_task(hwt_timeout *timeout, void *arg); /* arg: gate */
 void gate_open(gate *g);
 
+/* ---- an executor for one job at a time, on a thread of its own, which the test joins ---- */
+typedef struct job_thread {
+    void (*run)(void *job);
+    void *job;
+    pthread_t thread;
+} job_thread;
+
+int run_in_a_thread(void *executor, void (*run)(void *job), void *job); /* executor: job_thread */
+
 /* ---- bounded waits: false after PATIENCE_S ---- */
 bool wait_count(const atomic_uint *counter, unsigned at_least);
 bool wait_state(const hwt_timeout *timeout, hwt_state state);

@@ -244,34 +244,12 @@ static void ends_empty(struct drainer *d)
 
 /* ---- beside an executor ---- */
 
-typedef struct one_job {
-    void (*run)(void *job);
-    void *job;
-    pthread_t thread;
-} one_job;
-
-static void *run_one_job(void *arg)
-{
-    one_job *one = arg;
-
-    one->run(one->job);
-    return NULL;
-}
-
-static int execute_beside(void *executor, void (*run)(void *job), void *job)
-{
-    one_job *one = executor;
-
-    *one = (one_job){.run = run, .job = job};
-    return pthread_create(&one->thread, NULL, run_one_job, one);
-}
-
 /* Its run ends at the executor while the worker sleeps, and is to be followed by one far away. */
 static void drain_beside_a_run(hwt_wheel_kind wheel, uint64_t period, bool beside_another)
 {
     hwt_timeout *other = NULL;
     gate run = {0};
-    one_job one;
+    job_thread one;
     hwt_config config;
     hwt_timer *timer;
     hwt_spec spec;
@@ -279,7 +257,7 @@ static void drain_beside_a_run(hwt_wheel_kind wheel, uint64_t period, bool besid
 
     hwt_config_init(&config);
     config.wheel = wheel;
-    config.execute = execute_beside;
+    config.execute = run_in_a_thread;
     config.executor = &one;
     cr_assert_eq(hwt_timer_create(&timer, &config), 0);
     if (beside_another)

@@ -374,36 +374,13 @@ WHEEL_TEST(thread_end, in_advance)
 
 /* ---- on an executor: its thread is its own affair, but nobody waits for it ---- */
 
-typedef struct one_job {
-    void (*run)(void *job);
-    void *job;
-    pthread_t thread;
-} one_job;
-
-static void *run_one_job(void *arg)
-{
-    one_job *j = arg;
-
-    j->run(j->job);
-    return arg;
-}
-
-static int run_in_a_thread(void *executor, void (*run)(void *job), void *job)
-{
-    one_job *j = executor;
-
-    j->run = run;
-    j->job = job;
-    return pthread_create(&j->thread, NULL, run_one_job, j);
-}
-
 static void expect_executor_survived(hwt_task *task, uint64_t period_ns)
 {
     hwt_timeout *timeout;
     hwt_timer *timer;
     hwt_config config;
     hwt_spec spec;
-    one_job j = {0};
+    job_thread j = {0};
     void *returned;
 
     hwt_config_init(&config);
