@@ -135,7 +135,8 @@ typedef struct hwt_config {
     /* Granularity of wake-ups; default 1 ms; at least 1 us. A fine one costs nothing when idle. */
     uint64_t tick_ns;
     /*
-     * Slots per level, the lowest two may have more; default 512; rounded up to 2^n; at most 2^20.
+     * Slots per level, the lowest two may have more; default 512; rounded up to 2^n; at most 2^20,
+     * of which more than 2^15 count as 2^15 (hashed: 2^17): the table stays small (G6).
      */
     uint32_t ticks_per_wheel;
     hwt_wheel_kind wheel;

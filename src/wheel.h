@@ -24,7 +24,10 @@
 struct wheel;
 
 struct wheel_ops {
-    /* Makes one; `slots`: a power of two, per level; `current`: as below. NULL: no memory. */
+    /*
+     * Makes one; `slots`: a power of two, per level (of very many it has fewer); `current`: as
+     * below. NULL: no memory.
+     */
     struct wheel *(*create)(uint64_t tick_ns, uint32_t slots, uint64_t current);
     void (*destroy)(struct wheel *wheel);
     /* Files what is packed at `tick`, not before wheel->current. The slot; NULL: no memory. */

@@ -12,6 +12,8 @@
 #include "platform.h"
 #include "wheel.h"
 
+#define MOST_BITS 17 /* of the number of its slots: 11 MB, since empty ones count too (G6) */
+
 struct hashed {
     struct wheel wheel;
     uint32_t slots;
@@ -286,14 +288,16 @@ static void destroy(struct wheel *wheel)
 
 static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
 {
-    size_t buckets = slots * sizeof(struct bucket);
     struct hashed *w = wheel_alloc(sizeof *w);
+    size_t buckets;
 
     (void)tick_ns;
     (void)current;
     if (!w)
         return NULL;
     w->wheel.far_from = UINT64_MAX;
+    slots = (uint32_t)min_u64(slots, UINT32_C(1) << MOST_BITS);
+    buckets = slots * sizeof(struct bucket);
     w->size = buckets + 3 * (size_t)slots * sizeof(uint64_t);
     w->slot = platform_map(w->size, CACHE_LINE); /* untouched, where nothing is ever filed */
     if (!w->slot) {

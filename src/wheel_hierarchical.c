@@ -8,6 +8,7 @@
 #define WIDE       2  /* so many levels, the lowest, ... */
 #define WIDER_BITS 2  /* ... have so many bits more than the others ... */
 #define WIDE_BITS  11 /* ... up to this */
+#define MOST_BITS  15 /* of any level: a ring of 4 MB, since an empty one counts too (G6) */
 
 static void mark_occupied(struct hierarchical *w, struct level *level, uint64_t slot)
 {
@@ -273,7 +274,8 @@ static uint64_t slot_ns(uint64_t tick_ns, unsigned shift)
 
 static struct wheel *create(uint64_t tick_ns, uint32_t slots, uint64_t current)
 {
-    unsigned bits = slots > 1 ? bits_of(slots) - 1 : 1, wide = wide_bits(bits);
+    unsigned bits = slots > 1 ? (unsigned)min_u64(bits_of(slots) - 1, MOST_BITS) : 1;
+    unsigned wide = wide_bits(bits);
     unsigned reach = bits_of(DEADLINE_NEVER / tick_ns + 1); /* bits of a tick */
     unsigned levels = reach > 2 * wide ? WIDE + (reach - 2 * wide + bits - 1) / bits : WIDE;
     struct hierarchical *w =

@@ -123,6 +123,28 @@ WHEEL_TEST(memory, is_used_again_at_once)
     rig_close(&r);
 }
 
+/* ---- a large table ---- */
+
+/* G6: it has gone round, with a timeout for each page that so many buckets would take. */
+WHEEL_TEST(memory, of_the_largest_table)
+{
+    enum { SLOTS = 1 << 20, STEP = 64, TIMEOUTS = 2 * SLOTS / STEP, PARTS = 4 };
+    size_t before = resident_bytes();
+    rig r;
+
+    rig_prepare(&r, wheel, EPOCH);
+    r.config.tick_ns = HWT_USEC(1);
+    r.config.ticks_per_wheel = SLOTS;
+    cr_assert_eq(rig_open(&r), 0);
+    for (uint64_t i = 1; i <= TIMEOUTS; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, HWT_USEC(i * STEP), NULL), 0);
+    for (unsigned part = 0; part < PARTS; part++)
+        cr_assert_eq(rig_advance_by(&r, HWT_USEC(TIMEOUTS / PARTS * STEP)), TIMEOUTS / PARTS);
+    if (!under_sanitizer())
+        cr_assert_lt(resident_bytes() - before, ((size_t)16 << 20) + 100 * (size_t)TIMEOUTS);
+    rig_close(&r);
+}
+
 /* ---- a large timer ---- */
 
 enum { LARGE = 400000 };
