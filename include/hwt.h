@@ -18,6 +18,9 @@
  *   data, but no signal handler. "On the worker" is in hwt_timer_advance if the caller drives.
  *   A struct with a struct_size grows at its end from release to release. Each size that a released
  *   header had is known: fields that it lacks have their defaults. Any other is -EINVAL.
+ *   What a thread did before it scheduled, renewed or moved a timeout is seen by its task; what a
+ *   run did, by the next one, by the release, by who has waited for its end (cancel_sync, stop,
+ *   drain), has renewed it, or has read the state HWT_EXPIRED.
  *   No call is a cancellation point: a thread that is cancelled while it waits here is so when the
  *   call has returned (a callback of yours may be one, except a hook that stop or destroy runs).
  *
@@ -161,11 +164,11 @@ typedef struct hwt_config {
     void *clock; /* its argument */
     /*
      * Where tasks run; NULL: on the worker. Called on the worker; it must see to it that run(job)
-     * is called once, soon, on any thread, and return 0; anything else is a refusal, which ends
-     * the timeout as cancelled. A due timeout that still waits there can be cancelled, and stop
-     * hands it back; run(job) must be called all the same, at any time later, also after destroy.
-     * What a task throws passes through run(job), and through execute if that calls it; execute
-     * throws nothing else.
+     * is called once, soon, on any thread, and return 0; anything else is a refusal, which ends the
+     * timeout as cancelled, a periodic one, too (its hook may renew it). A due timeout that still
+     * waits there can be cancelled, and stop hands it back; run(job) must be called all the same,
+     * at any time later, also after destroy. What a task throws passes through run(job), and
+     * through execute if that calls it; execute throws nothing else.
      */
     int (*execute)(void *executor, void (*run)(void *job), void *job);
     void *executor;                    /* its first argument */
@@ -299,7 +302,9 @@ hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);
  *
  * With `timeout` not NULL, *timeout is a handle whose reference the caller drops with
  * hwt_timeout_unref, whatever becomes of the timeout; it is stored before the task can run. With
- * NULL there is nothing to drop.
+ * NULL there is nothing to drop. No other thread, nor the task of another timeout, may read
+ * *timeout before this has returned: if two need each other's handles, schedule the first for
+ * never, then the second, then move the first.
  *
  * 0; -EINVAL: no timer or task; -ESHUTDOWN once stop began; -ENOBUFS at max_pending; -ENOMEM;
  * -EOWNERDEAD after a task has ended the worker's thread; -ECHILD in a forked child;
@@ -340,7 +345,8 @@ typedef struct hwt_spec {
      * Since 1.1: called once, when `arg` is no longer needed: the timeout has ended, its task and
      * hook have returned, and the last reference to it is dropped (G16). By whoever did the last of
      * these, at once, under no lock: it may use the library as a hook may. A submission that fails
-     * does not call it. NULL: none.
+     * does not call it. NULL: none. An `arg` that holds a handle of its own timeout is not released
+     * before that is dropped: by its last run, say, or its hook.
      */
     void (*release)(void *arg);
 } hwt_spec;
@@ -392,6 +398,10 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
  * false, if its place under max_pending has been taken meanwhile. From another thread while it
  * runs: false. A periodic one goes on from the new deadline: its phase moves along. Moving it
  * later, on every packet say, is one compare-and-swap and wakes nobody.
+ *
+ * A false from another thread does not say whether the run that is on, or just over, came too soon.
+ * Who must not lose a push keeps the deadline in `arg`, too, under a lock that the task takes: the
+ * task looks, and re-arms itself if its time has not come.
  */
 bool hwt_timeout_reschedule(hwt_timeout *timeout, uint64_t delay_ns);
 bool hwt_timeout_reschedule_at(hwt_timeout *timeout, uint64_t deadline_ns);
@@ -419,7 +429,8 @@ void hwt_timeout_unref(hwt_timeout *timeout);
  * What stop has handed back goes on in a successor this way. The caller's reference moves along:
  * *timeout is the new handle, before the task can run, and what others hold is still the old one,
  * which has ended. The release is called for the last one only. What was cancelled while it ran
- * has ended too, even while that run goes on. As Go's Reset of a timer that has fired.
+ * (and cancel said true: it was periodic or re-armed) has ended too, even while that run goes on;
+ * what runs for the last time, when its task has returned. As Go's Reset of a timer that has fired.
  *
  * 0; -EBUSY: it has not ended (hwt_timeout_reschedule moves it); -EINVAL: no handle; else as for
  * hwt_schedule. One thread at a time for each reference.
@@ -432,7 +443,8 @@ int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns
  * Runs on this thread, or hands to the executor, every task whose deadline has been reached, in
  * order (G15), and returns how many. What these tasks submit for now runs in the next call (G11);
  * periodic ones catch up within this one. (With an executor in a later one, when the run before
- * has come back from there.) Any thread, one at a time.
+ * has come back from there.) Any thread, one at a time. Several loops may wait for the descriptor:
+ * who is refused need not come again, since it becomes readable anew if anything is left to do.
  *
  * -EINVAL on a worker-driven timer; -EDEADLK from inside one of its tasks; -EBUSY while another
  * thread is in it; -ESHUTDOWN once stopped; -ECHILD in a forked child, that of a task included.
@@ -458,9 +470,10 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer);
  * than a tick, so that one advance does for many. Where very many are far away, that something may
  * be to look through a portion of them ahead of their time, and no task runs. Once the timer is
  * stopped it is readable until the next hwt_timer_advance has said -ESHUTDOWN, and never again: a
- * loop hears of the stop and does not spin. Owned by the timer; nothing is to be read from it:
- * advance makes it unreadable again. Linux: a timerfd, which whoever submits an earlier deadline
- * sets; a sandbox that is entered later must go on allowing timerfd_settime.
+ * loop hears of the stop and does not spin (of several one does, and tells the others). Owned by
+ * the timer; nothing is to be read from it: advance makes it unreadable again. Linux: a timerfd,
+ * which whoever submits an earlier deadline sets; a sandbox that is entered later must go on
+ * allowing timerfd_settime.
  *
  * -EINVAL on a worker-driven timer; -ENOTSUP with a clock of the caller's; -ECHILD in a forked
  * child; the errno of timerfd_create or timerfd_settime.

@@ -172,9 +172,10 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer)
     } else if (timer->drive == HWT_DRIVE_CALLER && looks(timer)) {
         if (load_acquire(&timer->phase) < PHASE_STOPPING) {
             earliest = ask(timer);
-            worker_arm(timer);
+            worker_hand_over(timer);
+        } else {
+            driver_end(timer);
         }
-        driver_end(timer);
     } else {
         earliest = estimate(timer);
     }
@@ -186,7 +187,8 @@ static void take_into_use(hwt_timer *timer, int fd)
 {
     store_relaxed(&timer->park.fd, fd);
     store_release(&timer->park.kind, PARK_TIMERFD);
-    park_fire(&timer->park);
+    park_at_once(&timer->park);
+    park_set(&timer->park);
 }
 
 /* The descriptor, a new one if there is none; or a negative errno. */
@@ -219,9 +221,7 @@ int hwt_timer_fd(hwt_timer *timer)
         return -ENOTSUP;
     fd = descriptor(timer, &is_new);
     /* Armed now, if nobody drives; otherwise whoever advances next does. No lock is held. */
-    if (fd >= 0 && is_new && !drives_here(timer) && looks(timer)) {
-        worker_arm(timer);
-        driver_end(timer);
-    }
+    if (fd >= 0 && is_new && !drives_here(timer) && looks(timer))
+        worker_hand_over(timer);
     return fd;
 }

@@ -68,39 +68,45 @@ static int set_timer(const struct park *park, uint64_t time)
 }
 
 /*
- * What is wanted now, if nobody has set it yet, and whatever is wanted when that is done. So nobody
- * else's setting is undone for good: who has set an older time finds that it is not wanted any
- * more. 0, or a negative errno.
+ * What is wanted now, and whatever is wanted when that is done. So nobody else's setting is undone
+ * for good: who has set an older time finds that it is not wanted any more. 0, or a negative errno.
  */
 static int set_alarm(struct park *park)
 {
     uint64_t alarm = load_seq(&park->alarm), seen;
     int result;
 
-    if (alarm & ALARM_SET)
-        return 0;
     for (;; alarm = seen) {
         result = set_timer(park, alarm_time(alarm));
-        seen = alarm & ~ALARM_SET;
+        alarm &= ~ALARM_SET;
+        seen = alarm;
         if (cas_seq(&park->alarm, &seen, alarm | ALARM_SET) || seen == (alarm | ALARM_SET))
             return result;
     }
 }
 
-static void lower_alarm(struct park *park, uint64_t time)
+static bool alarm_is_set(const struct park *park)
+{
+    return load_seq(&park->alarm) & ALARM_SET;
+}
+
+/*
+ * False: it is as early already. Otherwise who has changed it sets it, whatever it says by then: a
+ * thread that has wanted this very time four plans ago may come by just now and say that it is set.
+ */
+static bool lower_alarm(struct park *park, uint64_t time)
 {
     uint64_t alarm = load_seq(&park->alarm), lower;
 
     while (time < alarm_time(alarm)) {
         lower = time << ALARM_BITS | (alarm & ALARM_PLAN);
         if (cas_seq(&park->alarm, &alarm, lower))
-            break;
+            return true;
     }
-    if (set_alarm(park) != 0 && park->bell >= 0)
-        platform_bell_ring(park->bell);
+    return false;
 }
 
-/* The next plan's time; not yet set. */
+/* The next plan's time; to be set, likewise. */
 static void plan_alarm(struct park *park, uint64_t time)
 {
     uint64_t alarm = load_seq(&park->alarm), planned;
@@ -125,7 +131,6 @@ void park_init(struct park *park, uint64_t slack)
     park->bell = -1;
     park->clock = CLOCK_MONOTONIC;
     park->slack = slack;
-    park->timer_denied = false;
 }
 
 /* Whoever reads `wake_before` sees what was stored before; pairs with park_wake_for (C4). */
@@ -139,7 +144,6 @@ void park_publish(struct park *park, uint64_t wake_before)
     } else if (kind == PARK_TIMERFD) {
         plan_alarm(park, alarm_for(wake_before, park->slack));
         store_seq(&park->wake_before, wake_before);
-        park->timer_denied = set_alarm(park) != 0;
     }
 }
 
@@ -148,17 +152,28 @@ void park_sooner(struct park *park, uint64_t time)
     lower_alarm(park, alarm_for(time, 0));
 }
 
+void park_at_once(struct park *park)
+{
+    plan_alarm(park, AT_ONCE);
+}
+
+void park_set(struct park *park)
+{
+    set_alarm(park);
+}
+
 static void sleep_on_timer(struct park *park, uint64_t until)
 {
     uint64_t now, most = UINT64_MAX;
+    bool denied;
 
-    if (unlikely(park->timer_denied)) {
+    park_sooner(park, until);
+    denied = set_alarm(park) != 0;
+    if (unlikely(denied)) {
         now = clock_system_now(park->clock);
         most = until > now ? until - now : 0;
-    } else {
-        park_sooner(park, until);
     }
-    platform_timerfd_wait(park->timer_denied ? -1 : load_relaxed(&park->fd), park->bell, most);
+    platform_timerfd_wait(denied ? -1 : load_relaxed(&park->fd), park->bell, most);
 }
 
 void park_sleep(struct park *park, uint64_t until)
@@ -188,10 +203,14 @@ static uint64_t alarm_meanwhile(const struct park *park, uint64_t deadline)
 
 void park_wake_at(struct park *park, uint64_t deadline)
 {
-    if (load_acquire(&park->kind) == PARK_TIMERFD) /* pairs with the store when it is created */
-        lower_alarm(park, alarm_meanwhile(park, deadline));
-    else
+    if (load_acquire(&park->kind) != PARK_TIMERFD) { /* pairs with the store when it is created */
         wake_sleeper(park);
+        return;
+    }
+    if (!lower_alarm(park, alarm_meanwhile(park, deadline)) && alarm_is_set(park))
+        return;
+    if (set_alarm(park) != 0 && park->bell >= 0)
+        platform_bell_ring(park->bell);
 }
 
 void park_wake(struct park *park)
@@ -199,10 +218,11 @@ void park_wake(struct park *park)
     park_wake_for(park, 0);
 }
 
-/* Set again, even if it is set to that: an event loop may wait for the edge. */
-void park_fire(struct park *park)
+void park_hush(struct park *park)
 {
-    plan_alarm(park, AT_ONCE);
+    if (load_acquire(&park->kind) != PARK_TIMERFD) /* as above */
+        return;
+    plan_alarm(park, ALARM_LAST);
     set_alarm(park);
 }
 

@@ -44,8 +44,7 @@ struct park {
     int bell;         /* PARK_TIMERFD of a worker: wakes it if the timer cannot be set; or -1 */
     clockid_t clock;  /* PARK_TIMERFD of a worker */
     /* the worker's own, or whoever's drives */
-    uint64_t slack;    /* a wake-up this much after `wake_before` is in time */
-    bool timer_denied; /* the descriptor could not be set for this sleep */
+    uint64_t slack; /* a wake-up this much after `wake_before` is in time */
 };
 
 void park_init(struct park *park, uint64_t slack);
@@ -64,10 +63,18 @@ static inline void park_foresee(struct park *park, uint64_t held_back, uint64_t 
     store_relaxed(&park->held_back, held_back);
     store_relaxed(&park->lead, lead);
 }
-/* The worker: about to sleep; deadlines below `wake_before` must wake it. */
+/*
+ * The worker: about to sleep; deadlines below `wake_before` must wake it. A descriptor is planned
+ * to be readable in time for them, and set to that by park_set or park_sleep: set anew, even if
+ * that is what it is set to, since an event loop may wait for the edge.
+ */
 void park_publish(struct park *park, uint64_t wake_before);
-/* The worker, after that: the descriptor shall be readable at that time already. */
+/* After that: it shall be readable at that time already. */
 void park_sooner(struct park *park, uint64_t time);
+/* Instead of these: it shall be readable at once, until the next park_publish. */
+void park_at_once(struct park *park);
+/* After these: it is set to what is wanted by then. */
+void park_set(struct park *park);
 /*
  * The worker: sleep until then, which is not after `wake_before` and the slack. Returns at the
  * time, when woken, or for no reason.
@@ -80,8 +87,8 @@ void park_leave(struct park *park);
 void park_wake_at(struct park *park, uint64_t deadline);
 /* Anyone: end the sleep that is on, or the one that is being prepared. */
 void park_wake(struct park *park);
-/* Anyone: the descriptor shall become readable, and stay so until the next park_publish. */
-void park_fire(struct park *park);
+/* Anyone: it shall not be readable until that is planned anew, or something is urgent. */
+void park_hush(struct park *park);
 /* Stopped, and whoever drives knows it: the descriptor shall not be readable any more, ever. */
 void park_end(struct park *park);
 

@@ -117,6 +117,7 @@ enum driver {
     DRIVER_ADVANCES = 2, /* hwt_timer_advance: runs tasks */
     DRIVER_STOPS = 3,
     DRIVER_AWAITED = 4, /* a flag */
+    DRIVER_MISSED = 8,  /* a flag: an advance was refused, and the descriptor is unset for that */
 };
 
 /* HWT_DRIVE_CALLER: what comes next (answer.h). By who drives; others read it. */

@@ -108,7 +108,8 @@ static uint64_t callers_slack(const hwt_timer *timer, uint64_t now)
     return wakes_are_few(timer, now) ? 0 : min_u64(timer->tick_ns - 1, LOOP_WAKE_NS);
 }
 
-void worker_arm_fd(hwt_timer *timer)
+/* The next deadline, or a little later if wake-ups are many, or now if something has come up. */
+static void plan_fd(hwt_timer *timer)
 {
     struct park *park = &timer->park;
     uint64_t wake_before, until, at;
@@ -116,13 +117,30 @@ void worker_arm_fd(hwt_timer *timer)
     park->slack = callers_slack(timer, timer_now(timer));
     foresee(timer, park->slack);
     if (timer->worker.look.segment || !worker_plan(timer, &wake_before)) {
-        park_fire(park);
+        park_at_once(park);
         return;
     }
     until = wake_before + min_u64(park->slack, callers_slack(timer, wake_before));
     at = min_u64(until, ahead_time(timer, until));
     if (at < wake_before + park->slack)
         park_sooner(park, at);
+}
+
+/*
+ * Set when the role is free: whoever wakes up at that must not be refused. (Without a descriptor
+ * one is refused as well; with one that has just been made, this one may learn of it by that.)
+ */
+void worker_hand_over_fd(hwt_timer *timer)
+{
+    bool for_fd;
+
+    do {
+        for_fd = park_has_fd(&timer->park);
+        if (for_fd)
+            plan_fd(timer);
+    } while (!driver_end_unless_missed(timer));
+    if (for_fd)
+        park_set(&timer->park);
 }
 
 void worker_stop_driving(void *driven)
@@ -134,8 +152,7 @@ void worker_stop_driving(void *driven)
         return;
     }
     file_return_some(timer);
-    worker_arm(timer);
-    driver_end(timer);
+    worker_hand_over(timer);
 }
 
 /* ---- a worker's ---- */

@@ -7,26 +7,23 @@
 #ifndef HWT_WORKER_H
 #define HWT_WORKER_H
 
-#include "timer.h"
+#include "driver.h"
 
 void *worker_main(void *timer);
 /* Publishes the next wake-up; false: something has come up, do not sleep. */
 bool worker_plan(hwt_timer *timer, uint64_t *wake_before);
 /* Who drives for a descriptor: that was a wake-up, since something was due. */
 void worker_was_woken(hwt_timer *timer);
-/*
- * Who drives: the descriptor is set to the next deadline, or a little later if wake-ups are many,
- * or to now if something has come up.
- */
-void worker_arm_fd(hwt_timer *timer);
-static inline void worker_arm(hwt_timer *timer)
+/* Who drives, and no more: the descriptor, if there is one, is set to what comes next. */
+void worker_hand_over_fd(hwt_timer *timer);
+static inline void worker_hand_over(hwt_timer *timer)
 {
-    if (unlikely(park_has_fd(&timer->park)))
-        worker_arm_fd(timer);
+    if (unlikely(park_has_fd(&timer->park)) || unlikely(!driver_end_unless_missed(timer)))
+        worker_hand_over_fd(timer);
 }
 /*
- * He drives no more: a guard's way out of what called tasks or a visitor, also if one of them
- * threw, ended its thread, or has forked, and this is the child.
+ * The same as a guard's way out of what called tasks or a visitor, also if one of them threw, ended
+ * its thread, or has forked, and this is the child.
  */
 void worker_stop_driving(void *timer);
 

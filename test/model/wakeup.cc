@@ -260,13 +260,11 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         unsigned wanted = load_seq(alarm), seen;
         bool first = true;
 
-        if (wanted & 1)
-            return;
         for (;; wanted = seen) {
             exchange_seq(timer, wanted / 4);
             setters += first;
             first = false;
-            seen = wanted / 2 * 2;
+            wanted = seen = wanted / 2 * 2;
             if (cas_seq(alarm, seen, wanted | 1) || seen == (wanted | 1) ||
                 mutant == TIMER_SET_ONCE)
                 break;
@@ -274,15 +272,14 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         setters--;
     }
 
-    void lower_alarm(unsigned time)
+    bool lower_alarm(unsigned time)
     {
         unsigned seen = load_seq(alarm);
         bool lowered = false;
 
         while (!lowered && time < seen / 4)
             lowered = cas_seq(alarm, seen, time * 4 + (seen & 2));
-        if (lowered || mutant != RELIES_ON_THE_FIRST_SETTER)
-            set_alarm();
+        return lowered;
     }
 
     void plan_alarm(unsigned time)
@@ -298,10 +295,13 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
         unsigned planned =
             mutant == COMPARED_RELAXED ? load_relaxed(wake_before) : load_seq(wake_before);
 
-        if (deadline < planned && timerfd)
-            lower_alarm(deadline);
-        else if (deadline < planned)
+        if (deadline >= planned)
+            return;
+        if (!timerfd)
             wake_sleeper();
+        else if (lower_alarm(deadline) ||
+                 (mutant != RELIES_ON_THE_FIRST_SETTER && !(load_seq(alarm) & 1)))
+            set_alarm();
     }
 
     /* ---- lane.c: submission ---- */
@@ -845,17 +845,17 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
             store_relaxed(wake_before, planned);
         else
             store_seq(wake_before, planned);
-        if (timerfd)
-            set_alarm();
     }
 
-    /* To look ahead, or because wake-ups are few. */
-    void park_sooner(unsigned time)
+    /* What was planned; or sooner, to look ahead, or because wake-ups are few. */
+    void park_set(unsigned time)
     {
-        model_corner(READABLE_SOONER);
-        if (mutant != SOONER_BESIDE_THE_ALARM)
+        if (time < never && mutant != SOONER_BESIDE_THE_ALARM)
             lower_alarm(time);
-        else if (time < load_seq(alarm) / 4)
+        set_alarm();
+        if (time < never)
+            model_corner(READABLE_SOONER);
+        if (mutant == SOONER_BESIDE_THE_ALARM && time < load_seq(alarm) / 4)
             exchange_seq(timer, time);
     }
 
@@ -974,8 +974,8 @@ struct wakeup : rl::test_suite<wakeup, WORKER + 1> {
                 look_ahead();
             if (!plan(&until))
                 continue;
-            if (timerfd && until > now && rl::rand(3) == 0)
-                park_sooner(now + 1 + rl::rand(until < 20 ? until - now : 4));
+            if (timerfd && until > now)
+                park_set(rl::rand(3) ? never : now + 1 + rl::rand(until < 20 ? until - now : 4));
             if (until > now)
                 more = timerfd ? sleep_on_timer() : sleep(until);
             park_leave();

@@ -164,6 +164,7 @@ static struct descriptor {
     uint64_t rings;
     uint64_t fires; /* in this clock's time; UINT64_MAX: not set */
     clockid_t clock;
+    unsigned settings, edge; /* how often it was set; the last setting whose edge was taken */
 } descriptors[64];
 static unsigned descriptor_count;
 static const char readers; /* whose address those who poll wait for */
@@ -226,6 +227,7 @@ int sim_timerfd_settime(int fd, int flags, const struct itimerspec *when, struct
     if (sim_history->tracing)
         trace_add(TRACE_CALL, PC, 0, (uint64_t)fd, fires, "timerfd_settime");
     descriptor_of(fd)->fires = fires ? fires : UINT64_MAX;
+    descriptor_of(fd)->settings++;
     sim_current->setting = 3; /* the look, and, if that says so, the next one */
     sim_wake((uintptr_t)&readers, true);
     return 0;
@@ -320,6 +322,24 @@ bool sim_wait_readable(int fd, uint64_t until)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN, .revents = 0};
     return wait_for(&poll_fd, 1, until) > 0;
+}
+
+bool sim_wait_edge(int fd, const bool *over)
+{
+    struct descriptor *descriptor = descriptor_of(fd);
+
+    while (!*over && (descriptor->edge == descriptor->settings || !sim_is_readable(fd)))
+        sim_wait((uintptr_t)&readers,
+                 descriptor->edge == descriptor->settings ? UINT64_MAX : sim_readable_at(fd),
+                 "an edge of a descriptor");
+    descriptor->edge = descriptor->settings;
+    return !*over;
+}
+
+void sim_end_edges(bool *over)
+{
+    *over = true;
+    sim_wake((uintptr_t)&readers, true);
 }
 
 int sim_prctl(int option, ...)

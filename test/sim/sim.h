@@ -254,6 +254,12 @@ void sim_sleep(uint64_t ns);
 extern const void *sim_forbidden_lock;
 /* Until the descriptor is readable, or that time. */
 bool sim_wait_readable(int fd, uint64_t until);
+/*
+ * Until it becomes readable: once for each time that it is set, one of all who wait for that. (As
+ * threads on one epoll, edge-triggered.) False: it is over.
+ */
+bool sim_wait_edge(int fd, const bool *over);
+void sim_end_edges(bool *over);
 bool sim_is_readable(int fd);
 /* When it becomes readable as it is set now: UINT64_MAX never. */
 uint64_t sim_readable_at(int fd);

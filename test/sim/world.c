@@ -424,7 +424,7 @@ static int advance(void)
     oracle.advances++;
     oracle.advance_of[sim_current->index] = begun;
     call_begins(NULL, "advances", true);
-    if (!oracle.in_pass)
+    if (!oracle.in_pass && !others) /* otherwise one may be on, of which nothing is known */
         oracle_pass_begins();
     ran = hwt_timer_advance(oracle.timer);
     if (ran != -EBUSY)
@@ -436,6 +436,8 @@ static int advance(void)
     SIM_CHECK(!oracle.in_child || ran == -ECHILD, "G12: advance in the child: %d", ran);
     call_ends(NULL);
     trace_say("advance: %d", ran);
+    if (ran == -ESHUTDOWN)
+        sim_end_edges(&oracle.told);
     SIM_CHECK(ran >= 0 || ran == -EBUSY || ran == -ESHUTDOWN || ran == -EDEADLK,
               "advance fails with %d", ran);
     return ran;
@@ -1121,12 +1123,16 @@ static void *loop_main(void *arg)
             sim_yield((uintptr_t)loop_main);
             continue;
         }
-        sim_wait_readable(oracle.fd, UINT64_MAX);
+        if (oracle.world->loops == 1)
+            sim_wait_readable(oracle.fd, UINT64_MAX);
+        else if (!sim_wait_edge(oracle.fd, &oracle.told))
+            break;
         ran = advance();
-        if (ran == -EBUSY)
+        if (ran == -EBUSY && oracle.world->loops == 1)
             sim_yield((uintptr_t)loop_main);
     } while (ran != -ESHUTDOWN);
-    SIM_CHECK(!sim_is_readable(oracle.fd), "C11: the descriptor is readable after the stop");
+    SIM_CHECK(oracle.world->loops > 1 || !sim_is_readable(oracle.fd),
+              "C11: the descriptor is readable after the stop");
     return NULL;
 }
 
@@ -1147,7 +1153,7 @@ static void share_with(unsigned thread)
 static void settle(void)
 {
     for (unsigned i = 0; i < 6; i++) {
-        if (oracle.world->drive == HWT_DRIVE_CALLER && !oracle.world->with_descriptor) {
+        if (oracle.world->drive == HWT_DRIVE_CALLER && oracle.world->loops == 0) {
             uint64_t at = next();
             if (at != UINT64_MAX && at > oracle_now() && at < oracle_now() + HOUR / 2)
                 sim_sleep(at - oracle_now());
@@ -1157,7 +1163,7 @@ static void settle(void)
         }
     }
     if (oracle.stopping || oracle.lost || oracle.world->executor || oracle.running ||
-        !oracle.sleeper || oracle.sleeper->state != WAITING)
+        oracle.advances || !oracle.sleeper || oracle.sleeper->state != WAITING)
         return;
     for (unsigned i = 0; i < oracle.lives; i++) {
         const struct life *life = &oracle.life[i];
@@ -1248,7 +1254,7 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
     }
     for (unsigned i = 0; i < world->executor_threads; i++)
         others[(*other_count)++] = sim_start(executor_main, NULL);
-    if (world->with_descriptor) {
+    for (unsigned i = 0; i < world->loops; i++) {
         others[*other_count] = sim_start(loop_main, NULL);
         oracle.sleeper = &sim_threads[others[(*other_count)++]];
     }

@@ -98,7 +98,7 @@ struct world {
     unsigned producers, ops, shared;
     unsigned handlers; /* so many of the producers use handles alone, also after destroy */
     hwt_drive drive;
-    bool with_descriptor; /* whoever drives waits for it */
+    unsigned loops; /* so many wait for the descriptor and drive: two as on one epoll, for edges */
     bool boottime;
     enum executor_kind executor;
     bool executor_refuses;

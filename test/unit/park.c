@@ -232,10 +232,29 @@ Test(park, a_descriptor_sleeps_until_its_time)
     cr_assert(readable_within(0));
 }
 
+/* As whoever drives: planned, then set. */
+static void publish(uint64_t time)
+{
+    park_publish(&park, time);
+    park_set(&park);
+}
+
+static void sooner(uint64_t time)
+{
+    park_sooner(&park, time);
+    park_set(&park);
+}
+
+static void fire(void)
+{
+    park_at_once(&park);
+    park_set(&park);
+}
+
 Test(park, a_descriptor_follows_the_boot_time_clock)
 {
     open_timerfd(CLOCK_BOOTTIME, 0);
-    park_publish(&park, real_now(CLOCK_BOOTTIME) + HWT_MSEC(10));
+    publish(real_now(CLOCK_BOOTTIME) + HWT_MSEC(10));
     cr_assert(readable_within(10000));
 }
 
@@ -244,7 +263,7 @@ Test(park, a_descriptor_is_set_to_the_earlier_deadline)
     uint64_t until = now() + FAR, sooner = now() + HWT_MSEC(20);
 
     open_timerfd(CLOCK_MONOTONIC, 0);
-    park_publish(&park, until);
+    publish(until);
     cr_assert_not(readable_within(0));
     park_wake_for(&park, until + 1);
     cr_assert_gt(set_to(), sooner + HWT_SEC(1));
@@ -259,7 +278,7 @@ Test(park, a_descriptor_waits_for_its_slack)
     uint64_t time = now() + HWT_MSEC(1);
 
     open_timerfd(CLOCK_MONOTONIC, HWT_MSEC(30));
-    park_publish(&park, time);
+    publish(time);
     cr_assert(readable_within(10000));
     cr_assert_geq(now(), time + HWT_MSEC(30));
 }
@@ -273,12 +292,12 @@ Test(park, each_firing_is_an_edge)
     open_timerfd(CLOCK_MONOTONIC, 0);
     cr_assert_eq(epoll_ctl(edges, EPOLL_CTL_ADD, load_relaxed(&park.fd), &event), 0);
     for (int i = 0; i < 3; i++) {
-        park_fire(&park);
+        fire();
         cr_assert_eq(epoll_wait(edges, &event, 1, 10000), 1);
         cr_assert_eq(epoll_wait(edges, &event, 1, 0), 0);
     }
     park_end(&park);
-    park_fire(&park);
+    fire();
     cr_assert_eq(epoll_wait(edges, &event, 1, 50), 0);
     cr_assert_not(readable_within(0));
     close(edges);
@@ -291,11 +310,11 @@ Test(park, a_descriptor_need_not_hold_back)
 
     open_timerfd(CLOCK_MONOTONIC, HWT_SEC(10));
     park_foresee(&park, 0, 0);
-    park_publish(&park, time + FAR);
+    publish(time + FAR);
     park_wake_for(&park, time);
     cr_assert_lt(set_to(), time + HWT_SEC(1));
     park_foresee(&park, HWT_SEC(10), 0);
-    park_publish(&park, time + FAR);
+    publish(time + FAR);
     park_wake_for(&park, time);
     cr_assert_gt(set_to(), time + HWT_SEC(1));
 }
@@ -307,7 +326,7 @@ Test(park, a_descriptor_is_set_ahead_of_a_deadline)
 
     open_timerfd(CLOCK_MONOTONIC, HWT_SEC(10));
     park_foresee(&park, HWT_SEC(10), FAR);
-    park_publish(&park, time + FAR);
+    publish(time + FAR);
     park_wake_for(&park, time);
     cr_assert_lt(set_to(), time - FAR + HWT_SEC(1));
     cr_assert_gt(set_to(), time - FAR - HWT_SEC(1));
@@ -322,31 +341,67 @@ Test(park, a_descriptor_is_readable_sooner)
     uint64_t time = now() + FAR;
 
     open_timerfd(CLOCK_MONOTONIC, HWT_SEC(10));
-    park_publish(&park, time);
-    park_sooner(&park, time + FAR);
+    publish(time);
+    sooner(time + FAR);
     cr_assert_gt(set_to(), time + HWT_SEC(1));
     cr_assert_lt(set_to(), time + FAR);
-    park_sooner(&park, time);
+    sooner(time);
     cr_assert_lt(set_to(), time + HWT_SEC(1));
     cr_assert(planned(time), "what is below is covered as before");
     park_wake_for(&park, time - 1);
-    park_sooner(&park, now() + HWT_MSEC(1));
+    sooner(now() + HWT_MSEC(1));
     cr_assert(readable_within(10000));
 }
 
 Test(park, a_descriptor_fires_at_once)
 {
     open_timerfd(CLOCK_MONOTONIC, HWT_MSEC(30));
-    park_publish(&park, now() + FAR);
+    publish(now() + FAR);
     park_wake(&park);
     cr_assert(readable_within(10000));
-    park_publish(&park, now() + FAR);
+    publish(now() + FAR);
     cr_assert_not(readable_within(0));
-    park_fire(&park);
+    fire();
     cr_assert(readable_within(10000));
-    park_publish(&park, now() + FAR);
+    publish(now() + FAR);
     park_wake_for(&park, 0);
     cr_assert(readable_within(10000));
+}
+
+/* An advance that is refused: no more until it is planned anew, or something is urgent. */
+Test(park, a_descriptor_is_hushed)
+{
+    uint64_t time = now() + FAR;
+
+    open_timerfd(CLOCK_MONOTONIC, 0);
+    fire();
+    cr_assert(readable_within(10000));
+    park_hush(&park);
+    cr_assert_not(readable_within(0));
+    publish(time);
+    park_hush(&park);
+    park_wake_for(&park, time);
+    cr_assert_eq(set_to() / HWT_SEC(1), now() / HWT_SEC(1), "what is covered sets nothing");
+    park_wake_for(&park, 1);
+    cr_assert(readable_within(10000));
+    park_end(&park);
+    park_hush(&park);
+    cr_assert_not(readable_within(0));
+}
+
+/* Between the plan and its setting anyone sets it: whoever has something urgent, or only looks. */
+Test(park, a_plan_that_is_not_set_yet)
+{
+    uint64_t time = now() + FAR;
+
+    open_timerfd(CLOCK_MONOTONIC, 0);
+    park_publish(&park, time + FAR);
+    cr_assert_leq(set_to(), now(), "nothing is set");
+    park_wake_for(&park, time);
+    cr_assert_geq(set_to() + HWT_SEC(1), time);
+    cr_assert_lt(set_to(), time + HWT_SEC(1));
+    park_set(&park);
+    cr_assert_lt(set_to(), time + HWT_SEC(1), "nothing later");
 }
 
 /* Several set it at once: in the end it is set to the earliest of all. */
@@ -393,7 +448,7 @@ Test(park, the_earliest_of_many_is_set)
     for (uintptr_t i = 0; i < SETTERS; i++)
         cr_assert_eq(pthread_create(&thread[i], NULL, lower_rounds, (void *)(i + 1)), 0);
     for (unsigned i = 0; i < ROUNDS / 10; i++) {
-        park_publish(&park, base + FAR);
+        publish(base + FAR);
         pthread_barrier_wait(&barrier);
         pthread_barrier_wait(&barrier);
         cr_assert_lt(set_to(), base + HWT_MSEC(900));

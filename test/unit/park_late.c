@@ -169,6 +169,19 @@ static bool readable_within(int ms)
     return poll(&poll_fd, 1, ms) == 1;
 }
 
+/* As whoever drives: planned, then set. */
+static void publish(uint64_t time)
+{
+    park_publish(&park, time);
+    park_set(&park);
+}
+
+static void fire(void)
+{
+    park_at_once(&park);
+    park_set(&park);
+}
+
 /* The first lowers it to 100 ms from now, and does not set it; the second has 200 ms in mind. */
 Test(park_late, a_second_mover_sets_the_descriptor)
 {
@@ -176,7 +189,7 @@ Test(park_late, a_second_mover_sets_the_descriptor)
     pthread_t waker;
 
     open_timerfd();
-    park_publish(&park, now() + FAR);
+    publish(now() + FAR);
     first = now() + HWT_MSEC(100);
     second = first + HWT_MSEC(100);
     waker = start_waker(&first);
@@ -192,7 +205,7 @@ Test(park_late, a_descriptor_that_is_set_is_left_alone)
     unsigned before;
 
     open_timerfd();
-    park_publish(&park, now() + FAR);
+    publish(now() + FAR);
     park_wake_for(&park, sooner);
     before = atomic_load(&system_calls);
     for (uint64_t i = 0; i < 100; i++)
@@ -208,10 +221,10 @@ Test(park_late, a_mover_of_an_earlier_plan_leaves_the_next_one_set)
     pthread_t waker;
 
     open_timerfd();
-    park_publish(&park, planned);
+    publish(planned);
     waker = start_waker(&first);
     park_leave(&park);
-    park_publish(&park, now() + FAR / 4);
+    publish(now() + FAR / 4);
     finish_waker(waker);
     cr_assert_eq(timerfd_gettime(load_relaxed(&park.fd), &left), 0);
     cr_assert_lt(left.it_value.tv_sec, 1000 / 4 + 1, "G4");
@@ -223,16 +236,16 @@ Test(park_late, over_is_over)
     pthread_t waker;
 
     open_timerfd();
-    park_publish(&park, now() + FAR);
+    publish(now() + FAR);
     waker = start_waker(&first); /* wants it at once, is preempted */
-    park_fire(&park);
+    fire();
     cr_assert(readable_within(10000));
     park_end(&park);
     cr_assert_not(readable_within(0));
     finish_waker(waker);
     cr_assert_not(readable_within(20));
     park_wake(&park);
-    park_fire(&park);
-    park_publish(&park, 1);
+    fire();
+    publish(1);
     cr_assert_not(readable_within(20));
 }

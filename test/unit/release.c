@@ -609,3 +609,37 @@ Test(release, in_a_forked_child)
     rig_close(&r);
     cr_assert_eq(pending.releases, 1);
 }
+
+static void drop_mine(hwt_timeout *timeout, void *arg)
+{
+    cargo *c = arg;
+
+    (void)timeout;
+    c->probe.runs++;
+    hwt_timeout_unref(c->other);
+    c->other = NULL;
+}
+
+/* Each would wait for the other: it is for the last run, or for the hook, to drop it. */
+WHEEL_TEST(release, of_an_argument_that_holds_its_own_handle)
+{
+    cargo kept = {0}, dropped = {0};
+    hwt_spec spec;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    kept.other = handle_of(r.timer, &kept, TICK, 0);
+    hwt_spec_init(&spec);
+    spec.task = drop_mine;
+    spec.cancelled = drop_mine;
+    spec.arg = &dropped;
+    spec.release = release_cargo;
+    spec.delay_ns = TICK;
+    cr_assert_eq(hwt_schedule(r.timer, &spec, &dropped.other), 0);
+    cr_assert_eq(rig_advance_by(&r, TICK), 2);
+    cr_assert_eq(dropped.releases, 1);
+    cr_assert_eq(kept.releases, 0);
+    hwt_timeout_unref(kept.other);
+    cr_assert_eq(kept.releases, 1);
+    rig_close(&r);
+}

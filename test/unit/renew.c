@@ -306,3 +306,51 @@ WHEEL_TEST(renew, errors)
     cr_assert_eq(c.releases, 1);
     rig_close(&r);
 }
+
+/* ---- what the executor has refused ---- */
+
+static unsigned refusals;
+
+static int refuse_twice(void *executor, void (*run)(void *job), void *job)
+{
+    (void)executor;
+    if (refusals++ < 2)
+        return -1;
+    run(job);
+    return 0;
+}
+
+static void go_on(hwt_timeout *timeout, void *arg)
+{
+    hwt_timeout *mine;
+
+    if (hwt_timer_is_stopped(hwt_timeout_timer(timeout)))
+        return;
+    mine = hwt_timeout_ref(timeout);
+    ((probe *)arg)->hooks++;
+    cr_assert_eq(hwt_timeout_renew(&mine, NULL, TICK), 0);
+    hwt_timeout_unref(mine);
+}
+
+/* A periodic one that was refused has ended; its hook sees to it that it goes on. */
+WHEEL_TEST(renew, in_the_hook_of_a_refusal)
+{
+    hwt_spec spec;
+    probe p = {0};
+    rig r;
+
+    rig_prepare(&r, wheel, 0);
+    r.config.execute = refuse_twice;
+    cr_assert_eq(rig_open(&r), 0);
+    probe_spec(&spec, &p, TICK);
+    spec.period_ns = TICK;
+    spec.cancelled = go_on;
+    cr_assert_eq(hwt_schedule(r.timer, &spec, NULL), 0);
+    for (unsigned i = 0; i < 10; i++)
+        rig_advance_by(&r, TICK);
+    cr_assert_eq(p.hooks, 2);
+    cr_assert_eq(p.runs, 8, "%u runs", (unsigned)p.runs);
+    cr_assert_eq(hwt_timer_pending(r.timer), 1);
+    cr_assert_eq(stats_of(r.timer).rejected, 2);
+    rig_close(&r);
+}
