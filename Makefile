@@ -181,8 +181,10 @@ BENCH_C   = $(BASE) $(HARDEN) $(BRANCHES) -Ibench $(kind_$(KIND)) $(CPPFLAGS) $(
 
 LINK      = $(link_$(KIND)) -pthread -Wl,--as-needed $(SET_C) $(LDFLAGS)
 # A sanitized object takes the sanitizer's own symbols from the program that loads it.
+# The library's own calls are its own, also where a program has another copy of it (plugins).
 LINK_SO   = -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/hwt.map \
-	$(if $(link_$(KIND)),,-Wl,-z,defs) -Wl,-z,relro,-z,now,-z,nodelete $(LINK)
+	$(if $(link_$(KIND)),,-Wl,-z,defs) -Wl,-z,relro,-z,now,-z,nodelete \
+	-Wl,-Bsymbolic-functions $(LINK)
 
 # ---- files ----
 
@@ -310,9 +312,12 @@ blanks = $(if $(word 2,x$(prefix)x$(libdir)x$(includedir)), \
 	$(error prefix, libdir and includedir cannot have blanks in their names))
 
 # What says to others where the rest is: a template of src/, filled in.
+# For pkg-config, which may be told another prefix (--define-prefix).
+under_prefix = $(patsubst $(abspath $(prefix))/%,$${prefix}/%,$(abspath $(1)))
 define fill
 	$(Q)sed -e 's,@prefix@,$(abspath $(prefix)),; s,@libdir@,$(abspath $(libdir)),' \
 		-e 's,@includedir@,$(abspath $(includedir)),' \
+		-e 's,@pc_libdir@,$(call under_prefix,$(libdir)),; s,@pc_includedir@,$(call under_prefix,$(includedir)),' \
 		-e 's,@version@,$(VERSION),; s,@major@,$(MAJOR),' \
 		src/$(notdir $(1)).in >$(call staged,$(1))
 	$(Q)chmod 644 $(call staged,$(1))

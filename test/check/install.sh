@@ -89,6 +89,11 @@ for f in include/hwt.h lib/libhwt.a lib/libhwt.so lib/libhwt.so.1 lib/libhwt.so.
 done
 use "$tmp/usr" "$tmp/usr/lib"
 files "$tmp/usr" >"$tmp/plain"
+mv "$tmp/usr" "$tmp/moved" # pkg-config goes by where hwt.pc lies, if it is told to
+read -ra flags <<<"$(PKG_CONFIG_PATH=$tmp/moved/lib/pkgconfig \
+    "$PKG_CONFIG" --define-prefix --cflags --libs hwt)"
+$CC "$tmp/x.c" "${flags[@]}" -o "$tmp/dynamic" || fail "hwt.pc cannot be moved: ${flags[*]}"
+mv "$tmp/moved" "$tmp/usr"
 mk uninstall prefix="$tmp/usr"
 [ -z "$(files "$tmp/usr")" ] || fail "uninstall left $(files "$tmp/usr")"
 [ ! -e "$tmp/usr/lib/cmake/hwt" ] || fail "uninstall left a folder that is the library's alone"

@@ -3,8 +3,8 @@
 #
 # What libhwt.so exports, what src/hwt.map lists and what hwt.h declares are the same functions,
 # each at the version node that the map lists it under: HWT_1.0, or a later one; libhwt.a adds no
-# name to a program that does not start with hwt_; and nothing that prints or ends a process is
-# called.
+# name to a program that does not start with hwt_; what libhwt.so calls of these is its own, also
+# where a program has another copy; and nothing that prints or ends a process is called.
 
 set -eu
 cd "$(dirname "$0")/../.."
@@ -50,6 +50,11 @@ same mapped_at exported_at
 nm --defined-only --extern-only "$BUILD/libhwt.a" |
     awk 'NF == 3 { print $3 }' | LC_ALL=C sort >"$tmp/archived"
 same mapped archived
+
+if readelf -rW "$BUILD/libhwt.so" | grep ' hwt_'; then
+    echo "libhwt.so calls functions of its own, or takes their addresses, by name"
+    exit 1
+fi
 
 prints='v?[fd]?printf|f?puts|f?putc|putchar|fwrite|write|perror|v?syslog'
 ends='abort|_?exit|_Exit|assert_fail|raise|kill'
