@@ -3,7 +3,8 @@
 // A small C++17 wrapper, to be copied and fitted: durations are std::chrono's, tasks are
 // std::function, handles clean up after themselves.
 //
-//   timer        owns a timer; its destructor stops it.
+//   timer        owns a timer; its destructor stops it. Not from within one of its tasks, nor by what
+//                a task owns, when that is destroyed on the timer's thread: it cannot wait for itself.
 //   timeout      a handle to a task that runs once; the task outlives the handle.
 //   periodic     owns a repeated task; its destructor waits for a run that is under way.
 //
@@ -15,6 +16,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -33,9 +35,17 @@ inline void check(int result, const char *what)
         throw std::system_error(-result, std::generic_category(), what);
 }
 
-inline uint64_t nanoseconds(duration d)
+// Any duration: what has passed is now, what has no room is never.
+template <typename Rep, typename Period>
+inline uint64_t nanoseconds(std::chrono::duration<Rep, Period> d)
 {
-    return d.count() > 0 ? static_cast<uint64_t>(d.count()) : 0;
+    using seconds = std::chrono::duration<double>;
+
+    if (d <= d.zero())
+        return 0;
+    if (seconds(d) >= seconds(duration::max()))
+        return UINT64_MAX;
+    return static_cast<uint64_t>(std::chrono::duration_cast<duration>(d).count());
 }
 
 struct drop {
@@ -52,7 +62,8 @@ class timeout
     {
         return hwt_timeout_cancel(handle_.get());
     }
-    bool reschedule(duration delay) noexcept
+    template <typename Rep, typename Period>
+    bool reschedule(std::chrono::duration<Rep, Period> delay) noexcept
     {
         return hwt_timeout_reschedule(handle_.get(), nanoseconds(delay));
     }
@@ -110,7 +121,8 @@ class timer
 
     // The timeout owns the function until it has ended and its handle is gone: it may be armed anew
     // while it runs, by its own handle.
-    timeout after(duration delay, task f)
+    template <typename Rep, typename Period>
+    timeout after(std::chrono::duration<Rep, Period> delay, task f)
     {
         auto owned = std::make_unique<task>(std::move(f));
         hwt_timeout *handle = nullptr;
@@ -126,9 +138,10 @@ class timer
         return timeout(handle);
     }
 
-    [[nodiscard]] periodic every(duration period, task f)
+    template <typename Rep, typename Period>
+    [[nodiscard]] periodic every(std::chrono::duration<Rep, Period> period, task f)
     {
-        if (period <= duration::zero())
+        if (period <= period.zero())
             check(-EINVAL, "every: no period"); // 0 would be once
         auto owned = std::make_unique<task>(std::move(f));
         hwt_timeout *handle = nullptr;
@@ -151,7 +164,8 @@ class timer
     struct destroy {
         void operator()(hwt_timer *t) const noexcept
         {
-            hwt_timer_destroy(t);
+            if (hwt_timer_destroy(t) == -EDEADLK)
+                std::terminate();
         }
     };
     std::unique_ptr<hwt_timer, destroy> timer_;

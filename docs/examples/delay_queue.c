@@ -43,7 +43,7 @@ static void delay_queue_init(struct delay_queue *queue)
 /* Nobody is taking any more; returns how many items had not come due. */
 static size_t delay_queue_destroy(struct delay_queue *queue)
 {
-    hwt_unprocessed unprocessed;
+    hwt_unprocessed unprocessed = {0};
     size_t count;
     hwt_timeout *timeout;
 

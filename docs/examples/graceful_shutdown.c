@@ -62,7 +62,7 @@ static void *producer_main(void *unused)
 
 static size_t hand_over(hwt_timer *from, hwt_timer *to)
 {
-    hwt_unprocessed unprocessed;
+    hwt_unprocessed unprocessed = {0};
     hwt_timeout *timeout;
     size_t count;
 
@@ -80,7 +80,7 @@ static size_t hand_over(hwt_timer *from, hwt_timer *to)
 int main(void)
 {
     hwt_timer *old_timer, *new_timer;
-    hwt_unprocessed none;
+    hwt_unprocessed none = {0};
     pthread_t producer;
     size_t handed_over;
 

@@ -120,7 +120,7 @@ static void check_calls(void)
 int main(void)
 {
     hwt_timer *timer;
-    hwt_unprocessed unprocessed;
+    hwt_unprocessed unprocessed = {0};
     pthread_t threads[2];
     int ends[2];
 
@@ -142,8 +142,8 @@ int main(void)
     pthread_join(threads[1], NULL);
     must(hwt_timer_stop(timer, &unprocessed) == 0, "stop");
     must(unprocessed.count == 0, "a call that ended has nothing pending");
-    must(hwt_timer_destroy(timer) == 0, "destroy the timer");
     check_calls();
+    must(hwt_timer_destroy(timer) == 0, "destroy the timer");
     close(client);
     close(server);
     return 0;
