@@ -62,7 +62,8 @@ struct oracle {
     unsigned stops;             /* threads in a stop: bits */
     struct sim_thread *sleeper; /* who sleeps until the next deadline: the worker, or the loop */
     int fd;
-    bool told; /* one of two loops has heard of the stop */
+    bool told;        /* one of two loops has heard of the stop */
+    unsigned in_vain; /* they had an edge, and were refused */
     /* G15: the advance that is on */
     bool in_pass;
     uint64_t pass_deadline[LIVES_MOST]; /* due when it began, or 0 */
