@@ -171,9 +171,13 @@ typedef struct hwt_config {
      * through execute if that calls it; execute throws nothing else.
      */
     int (*execute)(void *executor, void (*run)(void *job), void *job);
-    void *executor;                    /* its first argument */
-    const char *thread_name;           /* default "hwt-worker"; 15 bytes are used */
-    const pthread_attr_t *thread_attr; /* affinity, scheduling, stack of the worker; copied */
+    void *executor;          /* its first argument */
+    const char *thread_name; /* default "hwt-worker"; 15 bytes are used */
+    /*
+     * Affinity, scheduling, stack of the worker; copied. Of the stack it takes up to 24 KB itself,
+     * and so does hwt_timer_advance: a task has the rest.
+     */
+    const pthread_attr_t *thread_attr;
     /*
      * Warnings: a slow task, one that ended the worker's thread or threw on it, more than 64 timers
      * at once, handles that nobody dropped (debug builds). Called on the thread that ran the task,

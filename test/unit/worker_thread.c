@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -162,6 +163,56 @@ Test(worker_thread, stack_size)
     cr_assert(wait_count(&v.done, 1));
     cr_assert(v.stack >= size && v.stack < size + (1u << 20), "%zu", v.stack);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* Crowded ticks, which are sorted on it, cancellations and moves: as deep as it goes. */
+static void keep_busy(hwt_timer *timer)
+{
+    enum { MANY = 100000 };
+
+    for (uint64_t i = 0; i < MANY; i++) {
+        hwt_timeout *timeout = NULL;
+        uint64_t spread = i * 2654435761u % HWT_MSEC(40);
+
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL,
+                                     i % 2 ? spread : HWT_MSEC(60) + spread % 1000, &timeout),
+                     0);
+        if (i % 3 == 0)
+            hwt_timeout_cancel(timeout);
+        if (i % 7 == 0)
+            hwt_timeout_reschedule(timeout, spread / 10);
+        hwt_timeout_unref(timeout);
+    }
+    cr_assert_eq(hwt_timer_drain(timer, HWT_SEC(PATIENCE_S), NULL), 0);
+}
+
+WHEEL_TEST(worker_thread, stack_that_it_takes_itself)
+{
+    enum { SIZE = 1 << 20, UNUSED = 0xa5 };
+    unsigned char *stack;
+    hwt_timer *timer;
+    hwt_config config;
+    pthread_attr_t attr;
+    size_t untouched = 0;
+
+    if (under_sanitizer()) /* whose frames are larger */
+        return;
+    stack = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(stack, MAP_FAILED);
+    memset(stack, UNUSED, SIZE);
+    cr_assert_eq(pthread_attr_init(&attr), 0);
+    cr_assert_eq(pthread_attr_setstack(&attr, stack, SIZE), 0);
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    config.thread_attr = &attr;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    keep_busy(timer);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    while (untouched < SIZE && stack[untouched] == UNUSED)
+        untouched++;
+    cr_assert_leq(SIZE - untouched, 24 << 10, "%zu bytes", SIZE - untouched);
+    cr_assert_eq(pthread_attr_destroy(&attr), 0);
+    munmap(stack, SIZE);
 }
 
 Test(worker_thread, affinity)
