@@ -87,7 +87,7 @@ void park_leave(struct park *park);
 void park_wake_at(struct park *park, uint64_t deadline);
 /* Anyone: end the sleep that is on, or the one that is being prepared. */
 void park_wake(struct park *park);
-/* Anyone: it shall not be readable until that is planned anew, or something is urgent. */
+/* Anyone: a descriptor is not readable until it is planned for anew, or something is urgent. */
 void park_hush(struct park *park);
 /* Stopped, and whoever drives knows it: the descriptor shall not be readable any more, ever. */
 void park_end(struct park *park);
