@@ -146,7 +146,9 @@ typedef struct hwt_config {
     uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
     /*
      * Timeouts allocated up front: this many can be pending without malloc (those with a hook, a
-     * period or a release count twice). Free timeouts are shared by the timers of a process.
+     * period or a release count twice). Free timeouts are shared by the timers of a process. While
+     * any are reserved, the memory of what was pending beyond that goes back to the system when a
+     * timer that was large is destroyed, not before.
      */
     size_t reserve;
     hwt_drive drive;
@@ -185,7 +187,7 @@ typedef struct hwt_config {
      */
     void (*log)(void *log_arg, const char *message);
     void *log_arg;
-    uint64_t slow_task_ns; /* a task that ran longer is counted and logged; 0: never */
+    uint64_t slow_task_ns; /* a task that ran longer is counted and logged after it; 0: never */
     /*
      * Since 1.1, on the worker's own thread: before its first pass, and after its last, also when a
      * task has ended that thread: to attach it to a JVM, bind it to a node, name it to a tracer.
@@ -323,7 +325,8 @@ int hwt_new_timeout_at(hwt_timer *timer, hwt_task *task, void *arg, uint64_t dea
 
 /*
  * When a periodic timeout runs again (G14); as ScheduledExecutorService and Go name them. With an
- * executor, a missed run is handed over when the one before has come back.
+ * executor, a missed run is handed over when the one before has come back. At a fixed rate that its
+ * task cannot keep up with, one falls further and further behind: skip what is missed.
  */
 typedef enum hwt_period_mode {
     HWT_FIXED_RATE = 0,      /* at first + k * period, missed runs one after another */

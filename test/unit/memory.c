@@ -203,6 +203,18 @@ Test(memory, of_a_large_timer_of_the_callers_goes_back)
     gives_back(HWT_DRIVE_CALLER);
 }
 
+Test(memory, of_a_large_timer_goes_back_beside_a_reserve)
+{
+    hwt_timer *other = NULL;
+    hwt_config config;
+
+    hwt_config_init(&config);
+    config.reserve = 1000;
+    cr_assert_eq(hwt_timer_create(&other, &config), 0);
+    gives_back(HWT_DRIVE_WORKER);
+    cr_assert_eq(hwt_timer_destroy(other), 0);
+}
+
 /* G6: the blocks of what has run go home with the pass, but for a few. */
 WHEEL_TEST(memory, what_has_run_goes_home)
 {
