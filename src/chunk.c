@@ -8,6 +8,7 @@
 #include "platform.h"
 
 #define LOT_MOST  4096               /* large chunks: 2 MB */
+#define ASK_AGAIN 256                /* chunks later, if the system had no memory: it takes long */
 #define MEET_SIZE ((size_t)32 << 10) /* whose pages are asked for together */
 
 /* In place of the room of a chunk that is free; `used` then tells whether it ever was in use. */
@@ -101,6 +102,7 @@ static bool grow(struct chunk_store *store, size_t count)
         store->opening = lot;
     store->total += lot->units;
     store->fresh += lot->units;
+    store->refused = 0;
     return true;
 }
 
@@ -241,8 +243,16 @@ struct chunk *chunk_take(struct chunk_store *store, bool large)
 {
     struct chunk *chunk = take_free(store, large);
 
-    if (likely(chunk) || !grow(store, store->next_lot))
+    if (likely(chunk != NULL))
         return chunk;
+    if (store->refused > 0) {
+        store->refused--;
+        return NULL;
+    }
+    if (!grow(store, store->next_lot)) {
+        store->refused = ASK_AGAIN;
+        return NULL;
+    }
     if (store->next_lot < LOT_MOST)
         store->next_lot *= 2;
     return take_free(store, large);

@@ -55,6 +55,7 @@ struct chunk_store {
     struct chunk_lot *at;          /* the cursor: a lot (NULL: before the first), and ... */
     size_t offset;                 /* ... how far in it, in small chunks */
     size_t in_vain;      /* so often none need be looked for: nothing was found (bucket_thin.c) */
+    unsigned refused;    /* so often the system need not be asked: it had none */
     struct crowd *crowd; /* whom to tell what changes its slot within its bucket; or NULL */
 };
 
@@ -156,6 +157,11 @@ int chunk_store_reserve(struct chunk_store *store, size_t small);
 
 /* Empty. May be small although a large one is wanted. NULL: no memory. */
 struct chunk *chunk_take(struct chunk_store *store, bool large);
+/* It may have been long ago that the system had no memory. */
+static inline void chunk_ask_again(struct chunk_store *store)
+{
+    store->refused = 0;
+}
 /* Would the next one be of those that were never used, or come from malloc? */
 bool chunk_next_is_fresh(const struct chunk_store *store);
 /* The same, but only if that takes no memory. */

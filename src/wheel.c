@@ -72,11 +72,7 @@ int wheel_reserve(struct wheel *wheel, size_t timeouts)
 
 /* ---- the pen: slow, but it needs no memory ---- */
 
-/* False: it is not there. */
-static bool pen_remove(struct wheel *wheel, hwt_timeout *timeout)
-{
-    return timeout->place == PLACE_LISTED && fellows_remove(&wheel->pen, timeout);
-}
+#define PEN_PORTION 16384 /* leave it in one pass: a millisecond or two */
 
 static uint64_t pen_earliest(const struct wheel *wheel)
 {
@@ -191,6 +187,34 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
     }
 }
 
+/* ---- out of the pen, once there is memory ---- */
+
+/* A portion of them; the first that finds no memory is in the pen again, and ends that. */
+static void leave_pen(struct wheel *wheel)
+{
+    chunk_ask_again(&wheel->store);
+    for (unsigned filed = 0; wheel->pen && filed < PEN_PORTION; filed++) {
+        hwt_timeout *timeout = fellows_pop(&wheel->pen), *rest = wheel->pen;
+
+        timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+        wheel_insert(wheel, timeout, timeout_deadline(timeout));
+        if (wheel->pen != rest)
+            return;
+    }
+}
+
+/* False: it is not there. Who has to be looked for is so only as long as nobody can leave. */
+static bool pen_remove(struct wheel *wheel, hwt_timeout *timeout)
+{
+    if (!wheel->pen || timeout->place != PLACE_LISTED)
+        return false;
+    leave_pen(wheel);
+    if (!bucket_holds(timeout))
+        return timeout->place == PLACE_LISTED && fellows_remove(&wheel->pen, timeout);
+    bucket_remove(&wheel->store, timeout);
+    return true;
+}
+
 /* ---- removal ---- */
 
 bool wheel_remove_slowly(struct wheel *wheel, hwt_timeout *timeout)
@@ -228,6 +252,8 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
     uint64_t penned = UINT64_MAX;
     bool any;
 
+    if (unlikely(wheel->pen != NULL))
+        leave_pen(wheel);
     if (unlikely(wheel->pen != NULL)) {
         penned = wheel_tick_of(wheel, pen_earliest(wheel));
         limit = min_u64(limit, max_u64(penned, wheel->current));

@@ -1169,6 +1169,7 @@ Test(bucket, insertion_without_memory_changes_nothing)
     cr_assert_eq(r->node[MANY - 1].place, PLACE_UNMET);
     check(r);
     memory_is_short = false;
+    chunk_ask_again(&r->store);
     add(r, MANY - 1);
     check(r);
     rack_close(r);
@@ -1217,8 +1218,27 @@ Test(bucket, the_store_uses_what_it_has)
         chunk_give(&r->store, taken[i]);
     cr_assert_eq(free_room(&r->store), CHUNK_SPLIT);
     memory_is_short = false;
+    chunk_ask_again(&r->store);
     for (size_t i = 0; i < COUNT_OF(taken); i++)
         cr_assert_not_null(chunk_take(&r->store, i % 2));
+    rack_close(r);
+}
+
+/* The system is not asked for each of very many, but again after some. */
+Test(bucket, a_refusal_holds_for_a_while)
+{
+    struct rack *r = rack_open();
+    unsigned asked = 0;
+
+    memory_is_short = true;
+    for (unsigned i = 0; i < 10000; i++) {
+        cr_assert_null(chunk_take(&r->store, false));
+        asked += r->store.refused == 256;
+    }
+    cr_assert(asked > 10 && asked < 100, "%u times", asked);
+    memory_is_short = false;
+    for (unsigned i = 0; i < 1000 && !chunk_take(&r->store, false); i++)
+        cr_assert_lt(i, 999);
     rack_close(r);
 }
 

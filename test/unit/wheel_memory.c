@@ -147,6 +147,33 @@ WHEEL_TEST(wheel_memory, the_part_of_a_tick_that_is_due)
     oracle_close(&o);
 }
 
+/* Once there is memory again it does not stay: neither walked for each tick, nor searched. */
+WHEEL_TEST(wheel_memory, the_pen_is_left)
+{
+    struct oracle o;
+    unsigned penned = 0;
+
+    oracle_open(&o, wheel, TICK, 64, 0, CROWD);
+    memory_is_short = true;
+    for (unsigned i = 0; i < CROWD; i++)
+        oracle_insert(&o, (5 + i % 3 * 100) * TICK);
+    cr_assert_eq(oracle_advance(&o, TICK, false), 0);
+    for (unsigned i = 0; i < CROWD; i++)
+        penned += o.node[i].place == PLACE_LISTED;
+    cr_assert_gt(penned, CROWD / 2);
+    memory_is_short = false;
+    cr_assert_eq(oracle_advance(&o, 2 * TICK, false), 0);
+    for (unsigned i = 0; i < CROWD; i++)
+        cr_assert_neq(o.node[i].place, PLACE_LISTED);
+    oracle_check_exact(&o);
+    oracle_check_bounds(&o);
+    oracle_check_count(&o);
+    cr_assert_eq(oracle_advance(&o, 4 * TICK, false), 0);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK, false), CROWD / 3);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
 /* Filed with memory, coming down without. */
 WHEEL_TEST(wheel_memory, runs_short_between_filing_and_expiry)
 {
