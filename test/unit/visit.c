@@ -298,6 +298,7 @@ Test(visit, beside_visits_tasks_go_on)
     cr_assert(wait_count(&before.entered, 1));
     for (size_t i = 0; i < COUNT_OF(g); i++)
         cr_assert_eq(hwt_new_timeout(timer, end_when_asked, &g[i], 0, NULL), 0);
+    sleep_ms(3); /* their tick is over, before which no pass would run so many */
     gate_open(&before);
     for (; ends < COUNT_OF(g); visits++)
         cr_assert_geq(hwt_timer_visit(timer, see, NULL), 0);
