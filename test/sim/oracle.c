@@ -525,7 +525,7 @@ void oracle_run_begins(struct life *life, hwt_timeout *timeout)
               "G9: timeout %u runs with another block", me);
     check_order(life);
     check_period(life, deadline);
-    SIM_CHECK(!life->armed_in || life->in_flight || /* or another thread has just moved it */
+    SIM_CHECK(!life->armed_in || life->in_flight || /* another thread moves it, for now perhaps */
                   life->armed_in != oracle.advance_of[sim_current->index],
               "G11: timeout %u runs in the pass in which a task submitted it", me);
     oracle.runs++;

@@ -154,7 +154,7 @@ static void move(struct life *life, uint64_t delay, bool to)
     uint64_t began = oracle_now(), word;
     uint64_t deadline = delay > UINT64_MAX - began ? UINT64_MAX : began + delay;
     bool moved, was_over = life->no_more;
-    unsigned calls, runs = life->runs;
+    unsigned calls, runs = life->runs, rearms = life->rearms;
 
     life->moves++;
     call_begins(life, "moves", false);
@@ -170,6 +170,8 @@ static void move(struct life *life, uint64_t delay, bool to)
         return;
     }
     SIM_CHECK(!was_over, "a timeout is moved that was cancelled");
+    if (life->rearms != rearms) /* and who was the last of the two, nobody knows */
+        life->armed_in = 0;
     if (life->wins) /* cancelled meanwhile: then it was this call's to tell the worker */
         life->runs_before_win = oracle.runs;
     if ((to || oracle_now() == began) && word_deadline(word) == deadline_clamp(deadline))
@@ -1110,8 +1112,8 @@ static void *producer_main(void *arg)
 
 /* ---- whoever drives, by the descriptor ---- */
 
-/* Not by who drives: by others' submissions, while somebody does. */
-#define IN_VAIN 8
+/* Not by who drives: by others' submissions, while somebody does; there are no more of these. */
+#define IN_VAIN 20
 
 static void *loop_main(void *arg)
 {
