@@ -174,6 +174,27 @@ WHEEL_TEST(wheel_memory, the_pen_is_left)
     oracle_close(&o);
 }
 
+/* Who is to be taken out of the pen is not looked for there, once all can leave. */
+WHEEL_TEST(wheel_memory, the_pen_is_left_by_a_removal)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 0, CROWD);
+    o.handles = true;
+    memory_is_short = true;
+    for (unsigned i = 0; i < CROWD; i++)
+        oracle_insert(&o, (5 + i % 3 * 100) * TICK);
+    memory_is_short = false;
+    oracle_remove_over(&o, o.sorted[CROWD / 2]);
+    cr_assert_eq(o.noticed, 0);
+    for (unsigned i = 0; i < CROWD; i++)
+        cr_assert_neq(o.node[i].place, PLACE_LISTED);
+    oracle_check_exact(&o);
+    oracle_check_count(&o);
+    cr_assert_eq(oracle_advance(&o, 1000 * TICK, false), CROWD - 1);
+    oracle_close(&o);
+}
+
 /* Filed with memory, coming down without. */
 WHEEL_TEST(wheel_memory, runs_short_between_filing_and_expiry)
 {
