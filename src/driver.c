@@ -54,6 +54,7 @@ void driver_end(hwt_timer *timer)
         platform_futex_wake_all(&timer->driver);
 }
 
+/* Somebody has said something. */
 bool driver_end_told(hwt_timer *timer)
 {
     uint32_t driver = load_relaxed(&timer->driver);
@@ -66,6 +67,6 @@ bool driver_end_told(hwt_timer *timer)
         return true;
     }
     while (!cas_acq_rel(&timer->driver, &driver, driver & ~(uint32_t)DRIVER_MISSED))
-        ;
+        ; /* pairs with say_missed: what is planned from here on comes after its hush */
     return false;
 }

@@ -11,15 +11,16 @@
  */
 bool driver_begin(hwt_timer *timer, enum driver as);
 void driver_end(hwt_timer *timer);
+bool driver_end_told(hwt_timer *timer);
 /*
  * The same, by who has planned for the descriptor. False: an advance was refused meanwhile, and it
  * is to be planned for once more; the role is not given up.
  */
-bool driver_end_told(hwt_timer *timer); /* somebody has said something */
 static inline bool driver_end_unless_missed(hwt_timer *timer)
 {
     uint32_t driver = load_relaxed(&timer->driver);
 
+    /* pairs with driver_begin, as the exchange of driver_end does (C16) */
     return likely(!(driver & (DRIVER_AWAITED | DRIVER_MISSED)) &&
                   cas_acq_rel(&timer->driver, &driver, DRIVER_NONE)) ||
            driver_end_told(timer);

@@ -12,9 +12,9 @@
  * second word says how far the end of this sleep has come. On a futex that is the futex word, which
  * numbers the sleeps; whoever finds the system call not made yet makes it, and whoever finds it
  * made goes on. A timer descriptor need not wake anybody: it is set to the earlier time. `alarm` is
- * that time, lowered first, and whether the descriptor has been set to it; whoever finds it not set
- * yet sets it. Several may be setting it at once, so whoever has set it looks whether it is still
- * what is wanted, and otherwise sets that.
+ * that time, lowered first, and whether the descriptor has been set to it; whoever has lowered it
+ * sets it, and whoever finds it not set yet, too. Several may be setting it at once, so whoever has
+ * set it looks whether it is still what is wanted, and otherwise sets that.
  */
 #ifndef HWT_PARK_H
 #define HWT_PARK_H
@@ -71,9 +71,9 @@ static inline void park_foresee(struct park *park, uint64_t held_back, uint64_t 
 void park_publish(struct park *park, uint64_t wake_before);
 /* After that: it shall be readable at that time already. */
 void park_sooner(struct park *park, uint64_t time);
-/* Instead of these: it shall be readable at once, until the next park_publish. */
+/* Anyone, instead of these: it shall be readable at once, until the next park_publish. */
 void park_at_once(struct park *park);
-/* After these: it is set to what is wanted by then. */
+/* Who has called one of these: it is set to what is wanted by then. */
 void park_set(struct park *park);
 /*
  * The worker: sleep until then, which is not after `wake_before` and the slack. Returns at the

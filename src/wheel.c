@@ -72,7 +72,7 @@ int wheel_reserve(struct wheel *wheel, size_t timeouts)
 
 /* ---- the pen: slow, but it needs no memory ---- */
 
-#define PEN_PORTION 16384 /* leave it in one pass: a millisecond or two */
+#define PEN_PORTION 16384 /* leave it at a time: a millisecond or two */
 
 static uint64_t pen_earliest(const struct wheel *wheel)
 {
@@ -203,7 +203,7 @@ static void leave_pen(struct wheel *wheel)
     }
 }
 
-/* False: it is not there. Who has to be looked for is so only as long as nobody can leave. */
+/* False: it is not there. It is looked for only as long as there is no memory to leave it. */
 static bool pen_remove(struct wheel *wheel, hwt_timeout *timeout)
 {
     if (!wheel->pen || timeout->place != PLACE_LISTED)
