@@ -146,9 +146,8 @@ typedef struct hwt_config {
     uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
     /*
      * Timeouts allocated up front: this many can be pending without malloc (those with a hook, a
-     * period or a release count twice). Free timeouts are shared by the timers of a process. While
-     * any are reserved, the memory of what was pending beyond that goes back to the system when a
-     * timer that was large is destroyed, not before.
+     * period or a release count twice). Free timeouts are shared by the timers of a process: as
+     * many of them as are reserved keep their memory, that of the others goes back to the system.
      */
     size_t reserve;
     hwt_drive drive;

@@ -180,6 +180,8 @@ bool pool_refill(void)
         batches = from_slabs(mine);
     if (!batches.first)
         batches = from_others(mine, 0);
+    if (!batches.first && pool_bring_sorted())
+        batches = from_slabs(mine);
     if (!batches.first)
         return false;
     if (likely(may_keep())) {

@@ -123,14 +123,16 @@ void pool_unreserve(struct pool_reservation *reservation);
 void pool_trim(void);
 
 /*
- * The same a little at a time (house.h), and not while anything is reserved: for every few thousand
- * submissions a look whether there is something to do, ...
+ * The same a little at a time (house.h), with as many blocks as are reserved at all keeping their
+ * pages: for every few thousand submissions a look whether there is something to do, ...
  */
 void pool_ease(void);
 /* ... for every thousand the question whether there is, ... */
 bool pool_must_ease(void);
 /* ... and a piece of it, by any thread. False: there was nothing, or somebody else is at it. */
 bool pool_ease_on(void);
+/* What a piece has sorted and not brought home is. False: somebody else is at it. */
+bool pool_bring_sorted(void);
 
 /* Around a fork: reservations and slabs are whole in the child. */
 void pool_before_fork(void);

@@ -30,8 +30,8 @@ static void fetch(hwt_timeout *const *batches, unsigned count)
     }
 }
 
-/* Batch by batch: what one CPU has used stays together, and apart from what others have. */
-static void sort(struct slab_sorter *sorter, hwt_timeout *const *batches, unsigned count)
+/* Depot by depot: what one CPU has used stays together, and apart from what others have. */
+static void sort(const struct slab_sorter *sorter, hwt_timeout *const *batches, unsigned count)
 {
     hwt_timeout *next;
 
@@ -44,8 +44,9 @@ static void sort(struct slab_sorter *sorter, hwt_timeout *const *batches, unsign
     }
 }
 
-/* True: the depot may have more. */
-static bool sort_portion(struct slab_sorter *sorter, unsigned depot, unsigned portion, size_t *most)
+/* True: the depot may have more. The bins keep the last ones, until all are the same CPU's. */
+static bool sort_portion(const struct slab_sorter *sorter, unsigned depot, unsigned portion,
+                         size_t *most)
 {
     hwt_timeout *batch[PORTION] = {NULL};
     size_t blocks = 0;
@@ -54,21 +55,78 @@ static bool sort_portion(struct slab_sorter *sorter, unsigned depot, unsigned po
     while (count < portion && (batch[count] = depot_pop(depot)) != NULL)
         blocks += batch[count++]->batch_length;
     sort(sorter, batch, count);
-    slab_sort_end(sorter);
     *most -= blocks < *most ? blocks : *most;
     return count == portion;
 }
 
-/* Once what lies in the depots now; others go on filling them, but not for ever. */
-static void bring_home(void)
+/* ---- one at a time ---- */
+
+/*
+ * Whoever brings home a little at a time leaves what is sorted to the next one: a few blocks of
+ * each slab would go by themselves otherwise, and be fetched so.
+ */
+static struct {
+    _Atomic uint32_t busy; /* somebody is at it: the rest is his, but for a glimpse */
+    struct slab_bin bin[SLAB_BINS];
+    uint32_t looks;              /* of this window */
+    uint32_t least;              /* batches in the depots, in this window ... */
+    _Atomic uint32_t todo;       /* ... and those of the last one that are to be brought home */
+    uint32_t again;              /* so many windows more, after one that had many */
+    unsigned depot;              /* whose batches go home now, ... */
+    uint32_t pieces;             /* ... and how many pieces of them in a row */
+    _Atomic uint32_t looks_left; /* at a few slabs each, when all is at home */
+    struct slab *slab;           /* looked at last */
+} ease;
+
+static const struct slab_sorter ease_sorter = {ease.bin, SLAB_BINS};
+
+static bool begin_easing(void)
 {
-    struct slab_sorter sorter = {{NULL}};
+    return !exchange_acq_rel(&ease.busy, 1);
+}
+
+static void end_easing(void)
+{
+    store_release(&ease.busy, 0);
+}
+
+bool pool_bring_sorted(void)
+{
+    if (!begin_easing())
+        return false;
+    slab_sort_end(&ease_sorter);
+    end_easing();
+    return true;
+}
+
+/* ---- all at once ---- */
+
+static void bring_all_home(const struct slab_sorter *sorter)
+{
     size_t most = slab_total();
 
-    pool_flush();
     for (unsigned depot = 0; depot < depots_used(); depot++) {
-        while (sort_portion(&sorter, depot, PORTION, &most) && most > 0)
-            continue;
+        while (sort_portion(sorter, depot, PORTION, &most) && most > 0)
+            slab_sort_end(sorter); /* of so many, they are at hand yet */
+        slab_sort_end(sorter);
+    }
+}
+
+/*
+ * Once what lies in the depots now; others go on filling them, but not for ever. Beside somebody
+ * else who is at it with few bins: nobody waits, and the stack may be small.
+ */
+static void bring_home(void)
+{
+    struct slab_bin few[SLAB_BINS_FEW];
+
+    pool_flush();
+    if (begin_easing()) {
+        bring_all_home(&ease_sorter);
+        end_easing();
+    } else {
+        memset(few, 0, sizeof few);
+        bring_all_home(&(struct slab_sorter){few, SLAB_BINS_FEW});
     }
 }
 
@@ -80,15 +138,16 @@ static size_t kept(void)
     return 2 * (size_t)depots_used() * pool_stretch() * SLAB_BATCH;
 }
 
-/* Besides: full magazines, a portion that is sorted, a slab being vacated. */
+/* Besides: full magazines, a portion that is sorted, what is sorted, a slab being vacated. */
 static size_t out_of_reach(void)
 {
-    return kept() + RESERVE_THREADS * MAGAZINE_MAX + PORTION * MAGAZINE_MAX + SLAB_BLOCKS;
+    return kept() + RESERVE_THREADS * MAGAZINE_MAX + PORTION * MAGAZINE_MAX +
+           SLAB_BINS * SLAB_BATCH + SLAB_BLOCKS;
 }
 
 static pthread_mutex_t reserving = PTHREAD_MUTEX_INITIALIZER;
 static struct pool_reservation *reservations; /* under the lock: those that are open ... */
-static _Atomic uint32_t reservation_count;    /* ... and how many, for a glimpse */
+static _Atomic size_t reserved;               /* ... and how many blocks, for a glimpse */
 
 static void lock(void)
 {
@@ -137,7 +196,7 @@ int pool_reserve(struct pool_reservation *reservation)
     if (result == 0) {
         reservation->next = reservations;
         reservations = reservation;
-        add_relaxed(&reservation_count, 1);
+        add_relaxed(&reserved, reservation->count);
     }
     unlock();
     if (result == 0)
@@ -156,7 +215,7 @@ void pool_unreserve(struct pool_reservation *reservation)
         r = &(*r)->next;
     if (*r) {
         *r = reservation->next;
-        sub_relaxed(&reservation_count, 1);
+        sub_relaxed(&reserved, reservation->count);
     }
     unlock();
 }
@@ -172,21 +231,13 @@ void pool_trim(void)
     slab_vacate(keep);
 }
 
-/* ---- easing ---- */
+/* ---- a little at a time ---- */
 
 /*
  * What has lain in the depots unused for a whole window of looks is brought home, a few batches at
- * a time; and the pages of slabs that are all at home by then go back.
+ * a time; and the pages of slabs that are all at home by then go back. A few batches may stay, but
+ * not when many others have gone: they lie in all of the slabs, and what is fetched then, in few.
  */
-static struct {
-    _Atomic uint32_t busy; /* somebody is at it: the rest is his, but for a glimpse */
-    uint32_t looks;        /* of this window */
-    uint32_t least;        /* batches in the depots, in this window ... */
-    _Atomic uint32_t todo; /* ... and those of the last one that are to be brought home */
-    unsigned depot;        /* the next one */
-    struct slab *slab;     /* looked at last */
-} ease;
-
 static_assert(EASE_BATCHES <= PORTION, "a piece is a portion, or less");
 
 static uint32_t batches_in_depots(void)
@@ -198,14 +249,24 @@ static uint32_t batches_in_depots(void)
     return sum > 0 ? (uint32_t)min_u64((uint64_t)sum, UINT32_MAX) : 0;
 }
 
-static bool begin_easing(void)
+static void look_at_all_slabs(void)
 {
-    return !load_relaxed(&reservation_count) && !exchange_acq_rel(&ease.busy, 1);
+    store_relaxed(&ease.looks_left, (uint32_t)(slab_total() / SLAB_BLOCKS / SURVEY_MOST) + 1);
 }
 
-static void end_easing(void)
+static void end_window(void)
 {
-    store_release(&ease.busy, 0);
+    uint32_t may_stay = ease.again > 0 ? 0 : EASE_KEEP;
+    uint32_t todo = ease.least > may_stay ? ease.least : 0;
+
+    if (ease.least > EASE_KEEP)
+        ease.again = EASE_AGAIN;
+    else if (ease.again > 0)
+        ease.again--;
+    ease.looks = 0;
+    store_relaxed(&ease.todo, todo);
+    if (todo > 0)
+        look_at_all_slabs();
 }
 
 static void look_for_more(void)
@@ -213,10 +274,8 @@ static void look_for_more(void)
     uint32_t free = batches_in_depots();
 
     ease.least = ease.looks == 0 || free < ease.least ? free : ease.least;
-    if (++ease.looks < EASE_WINDOW)
-        return;
-    ease.looks = 0;
-    store_relaxed(&ease.todo, ease.least > EASE_KEEP ? ease.least - EASE_KEEP : 0);
+    if (++ease.looks == EASE_WINDOW)
+        end_window();
 }
 
 void pool_ease(void)
@@ -227,42 +286,66 @@ void pool_ease(void)
     end_easing();
 }
 
-/* The next one that holds something, of a few. */
-static unsigned next_depot(void)
+/* To the next one that holds something, of a few. */
+static void go_to_next_depot(void)
 {
-    unsigned depot = 0;
-
+    slab_sort_end(&ease_sorter);
+    ease.pieces = 0;
     for (unsigned looks = 0; looks < SURVEY_MOST; looks++) {
-        depot = ease.depot++ % depots_used();
-        if (depot_length(depot) > 0)
+        ease.depot = (ease.depot + 1) % depots_used();
+        if (depot_length(ease.depot) > 0)
             break;
     }
-    return depot;
+}
+
+static void sort_some(void)
+{
+    size_t most = SIZE_MAX;
+    bool more = sort_portion(&ease_sorter, ease.depot, EASE_BATCHES, &most);
+
+    if (!more || ++ease.pieces == EASE_TURN)
+        go_to_next_depot();
+}
+
+/* Counted as if none of what is reserved were in use: to ask the owners takes its time. */
+static size_t kept_for_reservations(void)
+{
+    size_t count = load_relaxed(&reserved);
+
+    return count > 0 ? count + kept() : 0;
 }
 
 static void bring_some_home(void)
 {
-    struct slab_sorter sorter = {{NULL}};
     uint32_t todo = load_relaxed(&ease.todo);
-    size_t most = SIZE_MAX;
 
-    sort_portion(&sorter, next_depot(), EASE_BATCHES, &most);
-    store_relaxed(&ease.todo, todo - (todo < EASE_BATCHES ? todo : EASE_BATCHES));
-    slab_vacate_one(&ease.slab);
+    if (todo > 0) {
+        sort_some();
+        store_relaxed(&ease.todo, todo - (todo < EASE_BATCHES ? todo : EASE_BATCHES));
+    } else {
+        slab_sort_end(&ease_sorter);
+        store_relaxed(&ease.looks_left, load_relaxed(&ease.looks_left) - 1);
+    }
+    if (slab_vacate_one(&ease.slab, kept_for_reservations()))
+        look_at_all_slabs();
 }
 
 bool pool_must_ease(void)
 {
-    return unlikely(load_relaxed(&ease.todo) > 0) && !load_relaxed(&reservation_count);
+    return unlikely(load_relaxed(&ease.todo) > 0 || load_relaxed(&ease.looks_left) > 0);
 }
 
 bool pool_ease_on(void)
 {
-    if (likely(load_relaxed(&ease.todo) == 0) || !begin_easing())
+    bool any;
+
+    if (likely(!pool_must_ease()) || !begin_easing())
         return false;
-    bring_some_home();
+    any = pool_must_ease(); /* still */
+    if (any)
+        bring_some_home();
     end_easing();
-    return true;
+    return any;
 }
 
 /* ---- fork ---- */
@@ -283,6 +366,8 @@ void pool_after_fork(bool child)
     }
     pthread_mutex_init(&reserving, NULL);
     reservations = NULL;
-    store_relaxed(&reservation_count, 0);
-    store_relaxed(&ease.busy, 0); /* who was at it is not in the child */
+    store_relaxed(&reserved, 0);
+    if (load_relaxed(&ease.busy)) /* who was at it is not in the child */
+        memset(ease.bin, 0, sizeof ease.bin);
+    store_relaxed(&ease.busy, 0);
 }

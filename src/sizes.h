@@ -43,6 +43,7 @@
 #define CARVE_SPARE     2     /* of a spare slab: a page */
 #define SLAB_BLOCKS     32768 /* but for the first slab, which is smaller */
 #define SLAB_BINS       256
+#define SLAB_BINS_FEW   16
 #define GROW_PART       2    /* slabs are mapped for so large a part of what there is ... */
 #define GROW_MOST       16   /* ... and not more at a time */
 #define SPARES_EACH     2    /* spare slabs for each of these, and one more */
@@ -51,8 +52,10 @@
 #define DEPOTS          128u /* at most */
 #define PORTION         64   /* batches out of reach at a time, while they are sorted */
 #define EASE_WINDOW     8    /* looks, in which what is not used is not needed ... */
-#define EASE_KEEP       256  /* ... but so many batches, which stay ... */
-#define EASE_BATCHES    12   /* ... and so many go home at a time */
+#define EASE_KEEP       256  /* ... but so many batches, which stay, ... */
+#define EASE_AGAIN      2    /* ... but for so many windows after one with more ... */
+#define EASE_BATCHES    12   /* ... and so many go home at a time, ... */
+#define EASE_TURN       64   /* ... so many times from one depot before it is the next one's turn */
 #define RESERVE_THREADS 64   /* whose magazines may be full */
 #define POOL_TRIM_ABOVE 16384
 

@@ -78,15 +78,30 @@ struct slab_batches slab_take_from(struct slab *slab, uint32_t at_once)
 
 /* ---- coming home ---- */
 
-static void bring(hwt_timeout *batch)
+/* Each of them is waited for at the same time. */
+static hwt_timeout *link_all(const struct slab_bin *bin)
 {
-    struct slab *slab = slab_of(batch);
-    uint32_t length = batch->batch_length;
-    uint64_t seen;
+    hwt_timeout *next = NULL;
+
+    for (uint32_t i = 0; i < bin->length; i++)
+        __builtin_prefetch(block_number(bin->slab, bin->number[i]), 1);
+    for (uint32_t i = 0; i < bin->length; i++) {
+        hwt_timeout *block = block_number(bin->slab, bin->number[i]);
+        block->link.next = next ? &next->link : NULL;
+        next = block;
+    }
+    batch_note(next, bin->length);
+    return next;
+}
+
+static void bring(struct slab_bin *bin)
+{
+    struct slab *slab = bin->slab;
+    uint32_t length = bin->length;
+    hwt_timeout *batch = link_all(bin);
+    uint64_t seen = load_relaxed(&slab->state);
     struct view to;
 
-    batch_note(batch, length);
-    seen = load_relaxed(&slab->state);
     do { /* release: the batch is complete before it can be fetched */
         to = view_of(seen);
         hwt_assert(is_open(to));
@@ -94,46 +109,43 @@ static void bring(hwt_timeout *batch)
         to.first = number_of(slab, batch);
         to.home += length;
     } while (!change(slab, &seen, to));
+    bin->length = 0;
 }
 
-void slab_sort(struct slab_sorter *sorter, hwt_timeout *block)
+void slab_sort(const struct slab_sorter *sorter, hwt_timeout *block)
 {
-    hwt_timeout **bin = &sorter->bin[slab_granule(block) % SLAB_BINS], *head = *bin;
-    uint32_t length = 1;
+    struct slab *slab = slab_of(block);
+    struct slab_bin *bin = &sorter->bin[slab_granule(block) & (sorter->bins - 1)];
 
-    if (head && slab_granule(head) != slab_granule(block)) {
-        bring(head);
-        head = NULL;
-    }
-    if (head)
-        length += head->batch_length;
-    block->link.next = head ? &head->link : NULL;
-    block->batch_length = length;
-    *bin = block;
-    if (length == SLAB_BATCH) {
-        bring(block);
-        *bin = NULL;
-    }
+    if (bin->length > 0 && bin->slab != slab)
+        bring(bin);
+    bin->slab = slab;
+    bin->number[bin->length++] = (uint16_t)number_of(slab, block);
+    if (bin->length == SLAB_BATCH)
+        bring(bin);
 }
 
-void slab_sort_end(struct slab_sorter *sorter)
+void slab_sort_end(const struct slab_sorter *sorter)
 {
-    for (unsigned i = 0; i < SLAB_BINS; i++) {
-        if (sorter->bin[i])
-            bring(sorter->bin[i]);
-        sorter->bin[i] = NULL;
+    for (unsigned i = 0; i < sorter->bins; i++) {
+        if (sorter->bin[i].length > 0)
+            bring(&sorter->bin[i]);
     }
 }
 
 /* ---- vacating ---- */
 
+/* All that was carved of it, and that is something, is at home. */
+static bool is_whole(struct view v)
+{
+    return v.used != 0 && is_open(v) && v.home == v.used * SLAB_BATCH;
+}
+
 static bool claim(struct slab *slab)
 {
     uint64_t seen = load_acquire(&slab->state);
-    struct view v = view_of(seen);
 
-    return v.used != 0 && is_open(v) && v.home == v.used * SLAB_BATCH &&
-           change(slab, &seen, (struct view){.used = CLOSED});
+    return is_whole(view_of(seen)) && change(slab, &seen, (struct view){.used = CLOSED});
 }
 
 /* By whoever claimed it: nobody else changes the word of a closed slab. */
@@ -182,14 +194,23 @@ void slab_vacate(size_t keep)
     }
 }
 
-void slab_vacate_one(struct slab **at)
+/* All are counted only for one that could go. */
+static bool may_go(const struct slab *slab, size_t keep)
+{
+    struct view v = view_of(load_relaxed(&slab->state));
+
+    return is_whole(v) && (keep == 0 || at_home() >= keep + v.home);
+}
+
+bool slab_vacate_one(struct slab **at, size_t keep)
 {
     bool done = false;
 
     for (unsigned looks = 0; !done && looks < SURVEY_MOST; looks++) {
         *at = *at && (*at)->next ? (*at)->next : slab_newest();
-        done = vacate(*at);
+        done = may_go(*at, keep) && vacate(*at);
     }
+    return done;
 }
 
 /* ---- counted ---- */

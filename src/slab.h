@@ -56,22 +56,32 @@ struct slab_batches slab_fetch(void);
 
 /*
  * Brings free blocks home: a few at a time, so that never many are out of everybody's reach. Any
- * number of threads may do so, each with its own (zeroed) bins; a bin is a chain of blocks of one
- * slab, with its length in its first block.
+ * number of threads may do so, each with its own (zeroed) bins, a power of two of them. A bin is a
+ * batch of one slab in the making; until it is made its blocks are not touched, and then all at the
+ * same time: they lie anywhere.
  */
-struct slab_sorter {
-    hwt_timeout *bin[SLAB_BINS];
+struct slab_bin {
+    struct slab *slab;
+    uint32_t length;
+    uint16_t number[SLAB_BATCH];
 };
-void slab_sort(struct slab_sorter *sorter, hwt_timeout *block);
-void slab_sort_end(struct slab_sorter *sorter);
+struct slab_sorter {
+    struct slab_bin *bin;
+    unsigned bins;
+};
+void slab_sort(const struct slab_sorter *sorter, hwt_timeout *block);
+void slab_sort_end(const struct slab_sorter *sorter);
 
 /*
  * Gives back the pages of slabs all of whose blocks have come home, but leaves `keep` blocks with
  * pages at home. Any thread, no lock held.
  */
 void slab_vacate(size_t keep);
-/* Those of one at most, of the few that come after *at (NULL: the newest), where it goes on. */
-void slab_vacate_one(struct slab **at);
+/*
+ * Those of one at most, of the few that come after *at (NULL: the newest), where it goes on; with
+ * the same `keep`. Is there one?
+ */
+bool slab_vacate_one(struct slab **at, size_t keep);
 
 /* How many blocks are at home or not yet carved; how many there are in all. A glimpse. */
 size_t slab_available(void);

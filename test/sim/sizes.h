@@ -37,6 +37,7 @@
 #define CARVE_SPARE     1
 #define SLAB_BLOCKS     8
 #define SLAB_BINS       4
+#define SLAB_BINS_FEW   2
 #define GROW_PART       2
 #define GROW_MOST       3
 #define SPARES_EACH     0
@@ -46,7 +47,9 @@
 #define PORTION         2
 #define EASE_WINDOW     2
 #define EASE_KEEP       1
+#define EASE_AGAIN      1
 #define EASE_BATCHES    2
+#define EASE_TURN       2
 #define RESERVE_THREADS 2
 #define POOL_TRIM_ABOVE 4
 

@@ -166,6 +166,23 @@ Test(house, he_is_asked_by_all_submissions)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/* What is reserved keeps its memory, and no more. */
+Test(house, beside_a_reserve_too)
+{
+    hwt_timer *reserved = NULL, *timer;
+    hwt_config config;
+
+    hwt_config_init(&config);
+    config.reserve = 1000;
+    cr_assert_eq(hwt_timer_create(&reserved, &config), 0);
+    timer = open_timer(HWT_DRIVE_WORKER, 0);
+    have_a_peak(timer);
+    go_on(timer);
+    cr_assert_geq(by_others, enough(), "only %zu of %zu", (size_t)by_others, enough());
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    cr_assert_eq(hwt_timer_destroy(reserved), 0);
+}
+
 Test(house, where_the_caller_drives_submissions_do_it)
 {
     hwt_timer *timer = open_timer(HWT_DRIVE_CALLER, 0);

@@ -286,7 +286,7 @@ static size_t mixed(const struct hand *hand, const struct hand *other)
 /*
  * Each CPU gives back what it had; one block of each stretch stays out, so that nothing is carved
  * anew. Turn about they take it again, and find it by stretches, but for where one ends: a
- * fourteenth of all. With either half of what sees to that undone it is more than a quarter.
+ * sixth of all. With either half of what sees to that undone it is more than four tenths.
  */
 Test(pool, cpus_share_no_page_of_what_has_come_home)
 {
@@ -505,6 +505,29 @@ Test(pool, trim_without_memory)
     atomic_store(&memory_is_short, true);
     pool_trim();
     take_many(&hand, 60000);
+    atomic_store(&memory_is_short, false);
+    give_down_to(&hand, 0);
+    free(hand.block);
+}
+
+/* What is half sorted (pool_home.c) is not out of reach. */
+Test(pool, ease_without_memory)
+{
+    struct hand hand = hand_of(60000);
+    size_t total;
+
+    take_many(&hand, 60000);
+    for (size_t i = 0; i < 60000; i++) /* here and there */
+        pool_give(hand.block[i * 7919 % 60000]);
+    for (unsigned i = 0; i < EASE_WINDOW; i++)
+        pool_ease();
+    for (unsigned i = 0; i < 30; i++)
+        cr_assert(pool_ease_on());
+    atomic_store(&memory_is_short, true);
+    total = slab_total();
+    free(hand.block);
+    hand = hand_of(total);
+    take_many(&hand, total);
     atomic_store(&memory_is_short, false);
     give_down_to(&hand, 0);
     free(hand.block);

@@ -272,7 +272,8 @@ Test(slab, and_nobody_else_is_asked)
 
 static void bring_home(struct slab *slab)
 {
-    struct slab_sorter sorter = {{NULL}};
+    struct slab_bin bin[4] = {{NULL, 0, {0}}};
+    struct slab_sorter sorter = {bin, 4};
 
     for (size_t i = 0; i < blocks_in(slab); i++)
         slab_sort(&sorter, &slab->blocks[i]);

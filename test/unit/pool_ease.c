@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Free blocks that nobody has wanted for a while go home a little at a time, and the pages of slabs
+ * that are all at home back to the system (C9, C12).
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "pool.h"
+#include "support.h"
+
+#define CROWD 300000 /* 18 MB, ten slabs */
+
+static uint64_t none_pending(const void *owner)
+{
+    (void)owner;
+    return 0;
+}
+
+static void prepare(void)
+{
+    test_arm();
+    cr_assert_eq(pool_prepare(), 0);
+}
+
+TestSuite(pool_ease, .init = prepare);
+
+/* They end in any order, so that each batch has blocks of all slabs. */
+static void have_a_crowd(uint64_t seed)
+{
+    hwt_timeout **block = calloc(CROWD, sizeof *block);
+
+    cr_assert_not_null(block);
+    for (size_t i = 0; i < CROWD; i++)
+        cr_assert_not_null(block[i] = pool_take());
+    for (size_t i = CROWD; i-- > 0;) {
+        size_t any = test_random_below(&seed, i + 1);
+        pool_give(block[any]);
+        block[any] = block[i];
+    }
+    pool_flush();
+    free(block);
+}
+
+/* Three windows; how many pieces it took. */
+static unsigned ease(void)
+{
+    unsigned pieces = 0;
+
+    for (unsigned window = 0; window < 3; window++) {
+        for (unsigned i = 0; i < EASE_WINDOW; i++)
+            pool_ease();
+        while (pool_ease_on())
+            pieces++;
+        cr_assert(!pool_must_ease());
+    }
+    return pieces;
+}
+
+/* Not in 4 KB, which a huge page is not cut into: in blocks that have their memory. */
+static size_t held(void)
+{
+    return resident_bytes() / sizeof(hwt_timeout);
+}
+
+/* What a few batches keep would lie in all of the slabs. */
+Test(pool_ease, gives_all_back_whatever_the_order)
+{
+    size_t before = held();
+
+    have_a_crowd(1);
+    cr_assert_gt(ease(), 0);
+    if (!under_sanitizer())
+        cr_assert_leq(held(), before + CROWD / 4);
+}
+
+/* A thread that goes on keeps a magazine, whose blocks lie in as many slabs at most. */
+Test(pool_ease, goes_on_when_there_is_nothing_to_do)
+{
+    have_a_crowd(2);
+    ease();
+    cr_assert_eq(ease(), 0, "it never ends");
+}
+
+/* All that came home is there to be taken, and once: what is taken then needs no other memory. */
+Test(pool_ease, loses_nothing)
+{
+    size_t total;
+
+    have_a_crowd(3);
+    total = slab_total();
+    for (unsigned round = 0; round < 3; round++) {
+        ease();
+        have_a_crowd(4 + round);
+    }
+    cr_assert_leq(slab_total(), total + SLAB_BLOCKS);
+}
+
+/* What is half sorted comes home with the rest: by a trim, or when the window after has no more. */
+Test(pool_ease, leaves_nothing_half_sorted)
+{
+    have_a_crowd(5);
+    for (unsigned i = 0; i < EASE_WINDOW; i++)
+        pool_ease();
+    for (unsigned i = 0; i < 3; i++)
+        cr_assert(pool_ease_on());
+    pool_trim();
+    cr_assert_eq(slab_available(), slab_total(), "all of it is at home, or not yet carved");
+}
+
+/* So many keep their pages, and no more. */
+Test(pool_ease, beside_a_reserve)
+{
+    struct pool_reservation reservation = {.count = CROWD / 3, .pending = none_pending};
+    size_t before = held();
+
+    cr_assert_eq(pool_reserve(&reservation), 0);
+    have_a_crowd(7);
+    cr_assert_gt(ease(), 0);
+    cr_assert_geq(held(), before + CROWD / 3);
+    if (!under_sanitizer())
+        cr_assert_leq(held(), before + CROWD * 3 / 4);
+    pool_unreserve(&reservation);
+    have_a_crowd(8);
+    ease();
+    if (!under_sanitizer())
+        cr_assert_leq(held(), before + CROWD / 4);
+}
