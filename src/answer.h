@@ -24,8 +24,8 @@ static inline void answer_withdraw(struct answer *answer)
 }
 
 /*
- * The driver, last of all: nothing is due earlier. It is left if it is the witness's. All of it
- * pairs with answer_read's loads.
+ * The driver, last of all: nothing is due earlier. It is left if it is the witness's; but not if it
+ * is 0, which no lane can say less than. All of it pairs with answer_read's loads.
  */
 static inline void answer_leave(struct answer *answer, const struct sighting *witness,
                                 uint64_t earliest)
@@ -33,7 +33,7 @@ static inline void answer_leave(struct answer *answer, const struct sighting *wi
     uint64_t turn = load_relaxed(&answer->turn);
 
     hwt_assert(turn & 1);
-    if (!witness->slot || witness->deadline != earliest)
+    if (!witness->slot || witness->deadline != earliest || earliest == 0)
         return;
     store_release(&answer->slot, witness->slot);
     store_release(&answer->packed, witness->packed);

@@ -49,13 +49,17 @@ static uint64_t count_expired(const struct lanes *lanes)
 /*
  * C24: of all lanes, what has ended before what was scheduled, and in between what is pending again
  * after it had ended; with the worker one counter tells both. So nothing is found ended that is not
- * found scheduled, and pending is never too low.
+ * found scheduled, and pending is never too low. The slots are gone through twice: beside one that
+ * has ended ahead of who counts, what took its place may lie behind him.
  */
 static void add_ends(hwt_stats *stats, const hwt_timer *timer)
 {
     stats->unprocessed = load_acquire(&timer->worker.count.unprocessed);
-    for (unsigned i = 0; i < timer->lanes.count; i++)
+    for (unsigned i = 0; i < timer->lanes.count; i++) {
         stats->cancelled += load_acquire(&timer->lanes.lane[i].cancelled);
+        stats->withdrawn += lane_count(&timer->lanes.lane[i]).withdrawn;
+    }
+    stats->cancelled += stats->withdrawn;
     stats->expired = load_acquire(&timer->worker.count.expired) + count_expired(&timer->lanes);
 }
 
@@ -67,8 +71,6 @@ static struct lane_tally add_lane(hwt_stats *stats, const struct lane *lane)
     stats->rejected += load_relaxed(&lane->rejected);
     tally = lane_count(lane);
     stats->scheduled += tally.scheduled;
-    stats->withdrawn += tally.withdrawn;
-    stats->cancelled += tally.withdrawn;
     return tally;
 }
 

@@ -2,7 +2,8 @@
 /*
  * Counting what is pending (C24; count_ledger): timeouts lie in slots of two lanes, are run by two
  * threads of an executor, or by the worker alone, are re-armed and cancelled, each time on any
- * lane, and somebody counts. What he finds ended he finds scheduled, and nothing is below 0.
+ * lane, and somebody counts. What he finds ended he finds scheduled, and nothing is below 0. Or one
+ * takes the place of another, which is withdrawn from its slot: then he finds one that is pending.
  */
 #include "model.h"
 
@@ -18,6 +19,7 @@ enum {
     ENDS_READ_BY_LANE,
     WORKERS_READ_FIRST,
     NOT_CUT_OFF,
+    WITHDRAWN_READ_WITH_SLOTS,
 };
 
 static const model_case mutants[] = {
@@ -32,29 +34,46 @@ static const model_case mutants[] = {
     {ENDS_READ_BY_LANE, "what has ended on a lane is read after the slots of another"},
     {WORKERS_READ_FIRST, "what has expired on the worker is read before what was cancelled"},
     {NOT_CUT_OFF, "more that was re-armed than has expired is less than nothing"},
+    {WITHDRAWN_READ_WITH_SLOTS, "the slots are gone through once"},
 };
 
-enum corner { REARMED, CANCELLED_REARMED, ENDED_AGAIN, TRIED_AGAIN, CUT_OFF, ON_WORKER, CORNERS };
+enum corner {
+    REARMED,
+    CANCELLED_REARMED,
+    ENDED_AGAIN,
+    TRIED_AGAIN,
+    CUT_OFF,
+    ON_WORKER,
+    FOUND_BOTH,
+    CORNERS
+};
 
 enum { THREADS = 4, LANES = 2, TIMEOUTS = 2, ROUNDS = 4, COUNTS = 2, TRIES = 2 };
 enum { PENDING = 1, RUNNING, ARMED_ANEW, CANCELLED, EXPIRED };
+enum { EMPTY, FILLED, WITHDRAWN }; /* a slot, which counts what begins in it, and is withdrawn */
 
 struct ledger : rl::test_suite<ledger, THREADS> {
     rl::atomic<unsigned> word[TIMEOUTS], slot[TIMEOUTS]; /* that of timeout i is in lane i */
     rl::atomic<int> cancelled[LANES], expired[LANES], rearms[LANES], on_worker;
-    bool worker; /* runs them; otherwise the executor's threads */
+    bool worker;        /* runs them; otherwise the executor's threads */
+    unsigned replacing; /* nothing runs, one takes another's place: that one's number and 1; or 0 */
 
     void before()
     {
         model_setup setup(THREADS, 12);
         worker = rl::rand(2);
+        replacing = rl::rand(2) ? 1 + rl::rand(TIMEOUTS) : 0;
         store_relaxed(on_worker, 0);
         for (unsigned i = 0; i < LANES; i++) {
             store_relaxed(cancelled[i], 0);
             store_relaxed(expired[i], 0);
             store_relaxed(rearms[i], 0);
             store_relaxed(word[i], 0u);
-            store_relaxed(slot[i], 0u);
+            store_relaxed(slot[i], +EMPTY);
+        }
+        if (replacing) {
+            store_relaxed(word[replacing - 1], +PENDING);
+            store_relaxed(slot[replacing - 1], +FILLED);
         }
     }
 
@@ -63,7 +82,16 @@ struct ledger : rl::test_suite<ledger, THREADS> {
     void schedule(unsigned i)
     {
         store_relaxed(word[i], +PENDING);
-        exchange_seq(slot[i], 1u);
+        exchange_seq(slot[i], +FILLED);
+    }
+
+    void replace(unsigned last)
+    {
+        unsigned seen = PENDING;
+
+        schedule(!last);
+        RL_ASSERT(cas_seq(word[last], seen, +CANCELLED));
+        exchange_acq_rel(slot[last], +WITHDRAWN);
     }
 
     void cancel(unsigned i)
@@ -180,18 +208,33 @@ struct ledger : rl::test_suite<ledger, THREADS> {
         return mutant == ENDS_READ_RELAXED ? load_relaxed(on_worker) : load_acquire(on_worker);
     }
 
-    int count_slots()
+    int count_slots(int *withdrawn)
     {
         int scheduled = 0;
 
-        for (unsigned i = 0; i < TIMEOUTS; i++)
-            scheduled += load_acquire(slot[i]);
+        for (unsigned i = 0; i < TIMEOUTS; i++) {
+            unsigned seen = load_acquire(slot[i]);
+            scheduled += seen != EMPTY;
+            *withdrawn += seen == WITHDRAWN;
+        }
         return scheduled;
+    }
+
+    /* One is pending all the time. */
+    void count_replaced()
+    {
+        int withdrawn = 0, later = 0, scheduled = count_slots(&withdrawn);
+
+        if (mutant != WITHDRAWN_READ_WITH_SLOTS)
+            scheduled = count_slots(&later);
+        if (scheduled - withdrawn == 2)
+            model_corner(FOUND_BOTH);
+        RL_ASSERT(scheduled - withdrawn >= 1);
     }
 
     void count()
     {
-        int first = mutant == SLOTS_READ_FIRST ? count_slots() : 0, scheduled = 0;
+        int none = 0, first = mutant == SLOTS_READ_FIRST ? count_slots(&none) : 0, scheduled = 0;
         int workers = mutant == WORKERS_READ_FIRST ? read_worker() : 0;
         int cancels = mutant == ENDS_READ_BY_LANE ? 0 : sum(cancelled), runs;
 
@@ -201,10 +244,10 @@ struct ledger : rl::test_suite<ledger, THREADS> {
         if (mutant == ENDS_READ_BY_LANE) {
             for (unsigned i = 0; i < LANES; i++) {
                 cancels += load_acquire(cancelled[i]);
-                scheduled += load_acquire(slot[i]);
+                scheduled += load_acquire(slot[i]) != EMPTY;
             }
         } else {
-            scheduled = mutant == SLOTS_READ_FIRST ? first : count_slots();
+            scheduled = mutant == SLOTS_READ_FIRST ? first : count_slots(&none);
         }
         if (workers > 0)
             model_corner(ON_WORKER);
@@ -212,8 +255,20 @@ struct ledger : rl::test_suite<ledger, THREADS> {
         RL_ASSERT(runs + cancels <= scheduled);
     }
 
+    void thread_replacing(unsigned index)
+    {
+        if (index == 0)
+            replace(replacing - 1);
+        else if (index == THREADS - 1)
+            count_replaced();
+    }
+
     void thread(unsigned index)
     {
+        if (replacing) {
+            thread_replacing(index);
+            return;
+        }
         switch (index) {
         case 0:
             for (unsigned i = 0; i < TIMEOUTS; i++)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Counting beside an executor whose tasks begin on one CPU and re-arm, or end, on another (G3,
- * C24): what is pending all the time is found, and no counter is below 0.
+ * C24), and beside threads that replace one timeout by another: what is pending all the time is
+ * found, and no counter is below 0.
  */
 #include "stress.h"
 
-enum { MANY = 1000, JOBS = 4 };
+enum { MANY = 1000, JOBS = 4, REPLACERS = 2 };
 
 struct slot {
     void (*run)(void *job);
@@ -17,6 +18,7 @@ static struct slot slots[JOBS];
 static hwt_timer *timer;
 static _Atomic bool enough;
 static _Atomic uint64_t chains; /* that go on: each has one timeout, or more for a moment */
+static _Atomic uint64_t places; /* in each of which there is a timeout */
 
 static void go_to(unsigned cpu)
 {
@@ -78,13 +80,34 @@ static void wander(hwt_timeout *timeout, void *arg)
         STRESS_OK(hwt_new_timeout(timer, wander, NULL, 0, NULL));
 }
 
+/* One of his is pending, or two, wherever. */
+static void *replace(void *arg)
+{
+    hwt_timeout *last, *next;
+
+    STRESS_OK(hwt_new_timeout(timer, nothing, NULL, HWT_SEC(3600), &last));
+    atomic_fetch_add(&places, 1);
+    while (!atomic_load(&enough)) {
+        if (stress_one_in(16))
+            go_to(stress_one_in(2));
+        STRESS_OK(hwt_new_timeout(timer, nothing, NULL, HWT_SEC(3600), &next));
+        STRESS_CHECK(hwt_timeout_cancel(last), "it was pending");
+        hwt_timeout_unref(last);
+        last = next;
+    }
+    hwt_timeout_unref(last);
+    return arg;
+}
+
 static void check_counters(void)
 {
+    uint64_t least = atomic_load(&places), pending;
     hwt_stats s = stress_stats(timer);
-    uint64_t pending = hwt_timer_pending(timer);
 
+    pending = hwt_timer_pending(timer);
+    STRESS_CHECK(hwt_timer_next_deadline(timer) != UINT64_MAX, "nothing is said to be pending");
     STRESS_CHECK(s.expired <= s.runs + JOBS, "G3: %" PRIu64 " expired", s.expired);
-    STRESS_CHECK(s.pending >= MANY && pending >= MANY,
+    STRESS_CHECK(s.pending >= least && pending >= least,
                  "G3: %" PRIu64 " and %" PRIu64 " pending, %" PRIu64 " expired", s.pending, pending,
                  s.expired);
 }
@@ -92,7 +115,7 @@ static void check_counters(void)
 int main(int argc, char **argv)
 {
     uint64_t end = stress_deadline(stress_begin(argc, argv, 3)), looks = 0;
-    pthread_t threads[JOBS];
+    pthread_t threads[JOBS], replacers[REPLACERS];
     hwt_config config;
     hwt_stats s;
 
@@ -106,15 +129,20 @@ int main(int argc, char **argv)
         threads[i] = stress_thread(pool_thread, &slots[i]);
         STRESS_OK(hwt_new_timeout(timer, wander, NULL, 0, NULL));
     }
+    atomic_store(&places, MANY);
+    for (unsigned i = 0; i < REPLACERS; i++)
+        replacers[i] = stress_thread(replace, NULL);
     for (; stress_now() < end; looks++)
         check_counters();
     atomic_store(&enough, true);
     for (unsigned i = 0; i < JOBS; i++)
         stress_join(threads[i]);
+    for (unsigned i = 0; i < REPLACERS; i++)
+        stress_join(replacers[i]);
     STRESS_OK(hwt_timer_stop(timer, NULL));
     stress_check_balance(timer);
     s = stress_stats(timer);
-    STRESS_CHECK(s.unprocessed == MANY, "%" PRIu64 " unprocessed", s.unprocessed);
+    STRESS_CHECK(s.unprocessed == MANY + REPLACERS, "%" PRIu64 " unprocessed", s.unprocessed);
     STRESS_OK(hwt_timer_destroy(timer));
     return stress_end("stress/ledger", "%" PRIu64 " looks, %" PRIu64 " runs", looks, s.runs);
 }

@@ -310,6 +310,39 @@ WHEEL_TEST(next, an_answer_that_does_not_stand_is_not_told)
 }
 
 /* Who asks in turns with advancing: the advance leaves the answer, unless much comes in between. */
+static hwt_timeout *moved_one;
+
+static void move_to(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    cr_assert(hwt_timeout_reschedule_at(moved_one, *(uint64_t *)arg));
+}
+
+/* Moved to the clock's first moments by a task of the pass that had put it off, and cancelled. */
+WHEEL_TEST(next, of_none_after_a_move_to_the_beginning)
+{
+    for (uint64_t at = 0; at < 2; at++) {
+        hwt_timeout *first;
+
+        rig_prepare(&r, wheel, HWT_SEC(5));
+        r.config.tick_ns = HWT_SEC(1);
+        cr_assert_eq(rig_open(&r), 0);
+        first = submit_after(1);
+        moved_one = submit_after(10);
+        cr_assert_eq(hwt_new_timeout(r.timer, move_to, &at, 20, NULL), 0);
+        cr_assert_eq(rig_advance_by(&r, 1), 1); /* the others lie ready */
+        cr_assert(hwt_timeout_reschedule(moved_one, HWT_SEC(7200)));
+        next();
+        cr_assert_eq(rig_advance_by(&r, 30), 1);
+        cr_assert_eq(next(), at);
+        cr_assert(hwt_timeout_cancel(moved_one));
+        cr_assert_eq(next(), UINT64_MAX);
+        hwt_timeout_unref(first);
+        hwt_timeout_unref(moved_one);
+        rig_close(&r);
+    }
+}
+
 WHEEL_TEST(next, is_answered_by_the_advance_before)
 {
     cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1000)), 0);

@@ -11,8 +11,9 @@
 
 enum { MANY = 1000 };
 
-/* Who counts is held here when he has been through this lane. */
+/* Who counts is held here when he has been through this lane for the first, or second, time. */
 static _Thread_local gate *held;
+static _Thread_local unsigned times;
 static const struct lane *held_after;
 
 struct lane_tally __real_lane_count(const struct lane *lane);
@@ -23,7 +24,7 @@ struct lane_tally __wrap_lane_count(const struct lane *lane)
     struct lane_tally tally = __real_lane_count(lane);
     gate *here = held;
 
-    if (here && lane == held_after) {
+    if (here && lane == held_after && --times == 0) {
         held = NULL;
         gate_task(NULL, here);
     }
@@ -51,6 +52,7 @@ typedef struct reader {
     hwt_timer *timer;
     gate gate;
     bool all; /* the counters, too */
+    unsigned times;
     hwt_stats stats;
     uint64_t pending;
     pthread_t thread;
@@ -61,6 +63,7 @@ static void *read_counts(void *arg)
     reader *r = arg;
 
     held = &r->gate;
+    times = r->times;
     if (r->all) {
         r->stats = stats_of(r->timer);
         r->pending = r->stats.pending;
@@ -118,9 +121,9 @@ static void close_timer(void)
 
 TestSuite(stats_lanes, .init = open_timer, .fini = close_timer);
 
-static void begin_counting(reader *r, bool all)
+static void begin_counting(reader *r, bool all, unsigned at)
 {
-    *r = (reader){.timer = timer, .all = all};
+    *r = (reader){.timer = timer, .all = all, .times = at};
     cr_assert_eq(pthread_create(&r->thread, NULL, read_counts, r), 0);
     cr_assert(wait_count(&r->gate.entered, 1));
 }
@@ -150,13 +153,13 @@ static void rearm_elsewhere(hwt_timeout *timeout, void *arg)
     cr_assert(hwt_timeout_reschedule(timeout, HWT_SEC(3600)));
 }
 
-static void rearms_elsewhere(bool all)
+static void rearms_elsewhere(bool all, unsigned at)
 {
     hwt_stats s;
     reader r;
 
     await_job(rearm_elsewhere);
-    begin_counting(&r, all);
+    begin_counting(&r, all, at);
     go(0);
     on_shelf.run(on_shelf.job);
     end_counting(&r);
@@ -169,19 +172,24 @@ static void rearms_elsewhere(bool all)
 
 Test(stats_lanes, a_run_begins_here_and_rearms_there)
 {
-    rearms_elsewhere(true);
+    rearms_elsewhere(true, 2);
 }
 
 Test(stats_lanes, a_run_begins_here_and_rearms_there_pending)
 {
-    rearms_elsewhere(false);
+    rearms_elsewhere(false, 2);
 }
 
-static void ends_elsewhere(bool all)
+Test(stats_lanes, a_run_begins_here_and_rearms_there_at_first)
+{
+    rearms_elsewhere(true, 1);
+}
+
+static void ends_elsewhere(bool all, unsigned at)
 {
     reader r;
 
-    begin_counting(&r, all);
+    begin_counting(&r, all, at);
     go(0);
     await_job(noop_task);
     go(1);
@@ -193,10 +201,53 @@ static void ends_elsewhere(bool all)
 
 Test(stats_lanes, scheduled_here_and_run_there)
 {
-    ends_elsewhere(true);
+    ends_elsewhere(true, 2);
 }
 
 Test(stats_lanes, scheduled_here_and_run_there_pending)
 {
-    ends_elsewhere(false);
+    ends_elsewhere(false, 2);
+}
+
+Test(stats_lanes, scheduled_here_and_run_there_at_first)
+{
+    ends_elsewhere(true, 1);
+}
+
+/* One is pending all the time: where it was is looked at when it is there no more. */
+static void replaced_elsewhere(bool all, unsigned at)
+{
+    hwt_timeout *here, *there;
+    reader r;
+
+    go(1);
+    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), &there), 0);
+    begin_counting(&r, all, at);
+    go(0);
+    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), &here), 0);
+    cr_assert(hwt_timeout_cancel(there));
+    gate_open(&r.gate);
+    cr_assert_eq(pthread_join(r.thread, NULL), 0);
+    cr_assert_geq(r.pending, MANY + 1, "G3: %llu pending", (unsigned long long)r.pending);
+    cr_assert_leq(r.pending, MANY + 2, "G3: %llu pending", (unsigned long long)r.pending);
+    cr_assert_leq(r.stats.withdrawn, r.stats.cancelled);
+    cr_assert_eq(hwt_timer_pending(timer), MANY + 1);
+    cr_assert_eq(stats_of(timer).withdrawn, 1);
+    hwt_timeout_unref(there);
+    hwt_timeout_unref(here);
+}
+
+Test(stats_lanes, scheduled_here_and_cancelled_there)
+{
+    replaced_elsewhere(true, 2);
+}
+
+Test(stats_lanes, scheduled_here_and_cancelled_there_pending)
+{
+    replaced_elsewhere(false, 2);
+}
+
+Test(stats_lanes, scheduled_here_and_cancelled_there_at_first)
+{
+    replaced_elsewhere(false, 1);
 }
