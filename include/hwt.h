@@ -476,10 +476,10 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer);
  * than a tick, so that one advance does for many. Where very many are far away, that something may
  * be to look through a portion of them ahead of their time, and no task runs. Once the timer is
  * stopped it is readable until the next hwt_timer_advance has said -ESHUTDOWN, and never again: a
- * loop hears of the stop and does not spin (of several one does, and tells the others). Owned by
- * the timer; nothing is to be read from it: advance makes it unreadable again. Linux: a timerfd,
- * which whoever submits an earlier deadline sets; a sandbox that is entered later must go on
- * allowing timerfd_settime.
+ * loop hears of the stop and does not spin (of several one does, and tells the others); a duplicate
+ * is so no more when the timer is destroyed. Owned by the timer; nothing is to be read from it:
+ * advance makes it unreadable again. Linux: a timerfd, which whoever submits an earlier deadline
+ * sets; a sandbox that is entered later must go on allowing timerfd_settime.
  *
  * -EINVAL on a worker-driven timer; -ENOTSUP with a clock of the caller's; -ECHILD in a forked
  * child; the errno of timerfd_create or timerfd_settime.
@@ -538,11 +538,11 @@ typedef void hwt_visitor(hwt_timeout *timeout, void *arg);
 /*
  * Since 1.1: calls visit(timeout, arg) for every timeout that was pending when this was called, and
  * still is, each once, in no particular order; and returns how many. On the worker, after the task
- * that is running, whatever else is due by then; this waits for it, and for 64 tasks more right
- * after another visit. On this thread if the caller drives: then advance and the like of other
- * threads wait for it. `visit` may look at the timeout, take a reference and drop it, cancel or
- * move it, and schedule; nothing else. What it schedules is not shown. A visitor may end its
- * thread, or throw, as a task may.
+ * that is running, whatever else is due by then; this waits for it, for 64 tasks more right after
+ * another visit, and for calls that are just moving a timeout, while tasks run. On this thread if
+ * the caller drives: then advance and the like of other threads wait for it. `visit` may look at
+ * the timeout, take a reference and drop it, cancel or move it, and schedule; nothing else. What it
+ * schedules is not shown. A visitor may end its thread, or throw, as a task may.
  *
  * -EINVAL: no timer or visitor; -EDEADLK from one of its own tasks, hooks or visitors; -ESHUTDOWN
  * once stopped; -EBUSY while another thread is in advance; -EOWNERDEAD after a task, or this

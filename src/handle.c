@@ -21,6 +21,7 @@
 static __attribute__((noinline)) bool cancel_met(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct lane *lane = lanes_here(&timer->lanes);
+    uint64_t guest;
 
     add_release(&lane->cancelled, 1);
     if (likely(bucket_withdraw(timeout)) || lane_withdraw_met(timeout)) {
@@ -31,10 +32,10 @@ static __attribute__((noinline)) bool cancel_met(hwt_timer *timer, hwt_timeout *
         lane_notify(lane, timeout);
         return true;
     }
-    timer_sign_in(timer);
+    guest = timer_sign_in(timer);
     lane_notify(lane, timeout);
     park_wake(&timer->park);
-    timer_sign_out(timer);
+    timer_sign_out(timer, guest);
     return true;
 }
 
@@ -63,9 +64,9 @@ HOT void cancel_pending(hwt_timeout *timeout)
 static __attribute__((noinline)) enum cancel_win cancel_as_guest(hwt_timeout *timeout)
 {
     hwt_timer *timer = timeout->timer;
+    uint64_t guest = timer_sign_in(timer);
     enum cancel_win win;
 
-    timer_sign_in(timer);
     win = timeout_cancel(timeout);
     if (win == CANCEL_PENDING) {
         cancel_pending(timeout);
@@ -73,7 +74,7 @@ static __attribute__((noinline)) enum cancel_win cancel_as_guest(hwt_timeout *ti
         quota_give(timer);
         add_release(&lanes_here(&timer->lanes)->cancelled, 1);
     }
-    timer_sign_out(timer);
+    timer_sign_out(timer, guest);
     return win;
 }
 
@@ -235,13 +236,13 @@ static bool move_unmet(hwt_timer *timer, hwt_timeout *timeout, uint64_t deadline
 static __attribute__((noinline)) bool move_as_guest(hwt_timeout *timeout, uint64_t deadline)
 {
     hwt_timer *timer = timeout->timer;
+    uint64_t guest = timer_sign_in(timer);
     bool moved = false;
 
-    timer_sign_in(timer);
     if (timeout_is_pending(timeout)) /* so stop, which ends it first, waits for this guest */
         moved = lane_holds(timeout) ? move_unmet(timer, timeout, deadline)
                                     : move_met(timer, timeout, deadline);
-    timer_sign_out(timer);
+    timer_sign_out(timer, guest);
     return moved;
 }
 

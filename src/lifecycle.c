@@ -362,6 +362,7 @@ int hwt_timer_destroy(hwt_timer *timer)
     if (result != 0)
         return result;
     stop_await_drains(timer);
+    park_end(&timer->park); /* a duplicate of its descriptor would be readable for ever */
     pthread_mutex_destroy(&timer->mutex);
     pthread_cond_destroy(&timer->stopped);
     large = was_large(timer);

@@ -30,13 +30,13 @@ static void report(const struct run_frame *frame)
     struct lane *lane = lanes_here(&timer->lanes);
     bool many = lane_count_notice(lane);
     bool again = word_code(load_acquire(&timeout->word)) == WORD_NUDGED;
-    uint64_t word;
+    uint64_t word, guest;
 
     if (likely(!many && !again && !frame->rearmed)) {
         lane_notify(lane, timeout);
         return;
     }
-    timer_sign_in(timer);
+    guest = timer_sign_in(timer);
     if (frame->rearmed)
         hide_rearmed(frame, timer);
     lane_notify(lane, timeout);
@@ -45,7 +45,7 @@ static void report(const struct run_frame *frame)
     word = load_seq(&timeout->word); /* others move it, too, until the notice is taken in */
     if (word_code(word) == WORD_NUDGED)
         timer_tell_moved(timer, lane, word_deadline(word));
-    timer_sign_out(timer);
+    timer_sign_out(timer, guest);
 }
 
 /* The job's. */

@@ -99,6 +99,8 @@ struct worker {
     struct pool_return *returns; /* per lane ... */
     bool may_return;             /* ... of which one may be worth being given back */
     bool visited;                /* since the last pass */
+    unsigned pauses;             /* before the next visit, by now */
+    uint32_t awaited;            /* halves whose guests came before `still` was set (visit.c) */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
     hwt_task *escaped;           /* the last task that did not return to its pass */
@@ -173,7 +175,8 @@ struct hwt_timer {
     bool introduced;         /* the worker's own: worker_start has returned */
     _Atomic uint32_t driver; /* enum driver; futex word */
     struct answer answer;
-    _Atomic uint32_t guests;  /* handle calls that stop must wait for (handle.c) */
+    _Atomic uint64_t guests;  /* handle calls that stop must wait for (handle.c): two halves */
+    _Atomic uint32_t half;    /* where who comes now signs in; turned by who visits (visit.c) */
     _Atomic uint32_t still;   /* who moves a timeout earlier shall not take it out (visit.c) */
     _Atomic uint32_t rearmed; /* re-armed runs for which there is no place in a lane (run.c) */
     hwt_timer *next_shell;    /* under the registry's lock */
@@ -194,18 +197,32 @@ static inline bool timer_is_ours_now(const hwt_timer *timer)
     return timer_is_ours(timer);
 }
 
-/*
- * Who signs in with the shell, before he wins a word or while stop waits for him anyway, may touch
- * all of the timer until he signs out: stop waits for him (C6).
- */
-static inline void timer_sign_in(hwt_timer *timer)
+/* A guest, as he is counted in either half of `guests`; and who are in one. */
+static inline uint64_t guest_in(uint32_t half)
 {
-    add_seq(&timer->guests, 1);
+    return UINT64_C(1) << 32 * half;
 }
 
-static inline void timer_sign_out(hwt_timer *timer)
+static inline uint32_t guests_in(uint64_t guests, uint32_t half)
 {
-    sub_acq_rel(&timer->guests, 1); /* pairs with stop's look at `guests` */
+    return (uint32_t)(guests >> 32 * half);
+}
+
+/*
+ * Who signs in with the shell, before he wins a word or while stop waits for him anyway, may touch
+ * all of the timer until he signs out, as what this returns: stop waits for him (C6).
+ */
+static inline uint64_t timer_sign_in(hwt_timer *timer)
+{
+    uint64_t guest = guest_in(load_relaxed(&timer->half));
+
+    add_seq(&timer->guests, guest);
+    return guest;
+}
+
+static inline void timer_sign_out(hwt_timer *timer, uint64_t guest)
+{
+    sub_acq_rel(&timer->guests, guest); /* pairs with stop's look at `guests` */
 }
 
 /*

@@ -63,21 +63,39 @@ static void visit_one(void *context, const hwt_timeout *shown)
 }
 
 /*
- * All that calls which have returned have made pending is where file_visit looks for it, and stays
- * there.
+ * Those who signed in before `still` was set may be half-way through a move; who comes later takes
+ * nothing out of its slot, and is not waited for. There are always some where many threads move, so
+ * they are let in elsewhere: into the half that nobody is waited for in, or not any more.
  */
-static void settle(hwt_timer *timer)
+static bool movers_have_left(hwt_timer *timer)
 {
-    unsigned times = 0;
+    struct worker *w = &timer->worker;
+    uint64_t guests = load_seq(&timer->guests);
+    uint32_t half = load_relaxed(&timer->half);
 
-    store_seq(&timer->still, 1);
-    for (;;) {
-        bool guests = load_seq(&timer->guests) > 0; /* half-way through a move */
-        intake(timer, DEADLINE_NEVER);
-        if (!guests && timer->worker.adrift == 0 && load_seq(&timer->guests) == 0)
-            return;
-        intake_pause(&times);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (guests_in(guests, i) == 0)
+            w->awaited &= ~(1u << i);
     }
+    if (w->awaited == 1u << half)
+        store_relaxed(&timer->half, !half);
+    return w->awaited == 0;
+}
+
+/*
+ * All that calls which have returned have made pending is where file_visit looks for it, and stays
+ * there. False: not yet; tasks may run meanwhile.
+ */
+static bool settle(hwt_timer *timer)
+{
+    if (!load_relaxed(&timer->still)) {
+        store_seq(&timer->still, 1);
+        timer->worker.awaited = 1u << 0 | 1u << 1;
+    }
+    if (!movers_have_left(timer))
+        return false;
+    intake(timer, DEADLINE_NEVER); /* what they have queued, too */
+    return timer->worker.adrift == 0;
 }
 
 static void leave_frame(void *left)
@@ -109,7 +127,6 @@ static int64_t go_round(hwt_timer *timer, hwt_visitor *visit, void *arg)
         .frame = {.timer = timer, .visits = true, .outer = run_frames}, .visit = visit, .arg = arg};
     struct guard guard GUARDED = {.leave = leave_tour, .what = &tour};
 
-    settle(timer);
     run_frames = &tour.frame;
     guard_begin(&guard);
     file_visit(timer, visit_one, &tour);
@@ -178,14 +195,23 @@ static void attend(hwt_timer *timer, struct visit *visit)
     attendance.answer = go_round(timer, visit->visit, visit->arg);
 }
 
+/* A mover may be preempted for long. What is due does not wait for him: the visit does. */
+static void come_back(hwt_timer *timer)
+{
+    or_seq(&timer->asked, ASKED_VISIT);
+    intake_pause(&timer->worker.pauses);
+}
+
 /* Those who wait by now. Who comes meanwhile asks again. */
 void visit_attend(hwt_timer *timer)
 {
-    struct visit *visit;
-
     for (size_t left = count_visits(timer); left > 0 && timer_is_ours(timer); left--) {
-        if ((visit = take_visit(timer)) != NULL)
-            attend(timer, visit);
+        if (!settle(timer)) {
+            come_back(timer);
+            break;
+        }
+        timer->worker.pauses = 0;
+        attend(timer, take_visit(timer));
     }
     timer->worker.visited = true;
 }
@@ -223,7 +249,9 @@ static int64_t visit_beside(hwt_timer *timer, struct visit *visit)
     pthread_mutex_lock(&timer->mutex);
     visit->answer = enter(timer, visit);
     if (visit->answer == 1) {
+        pthread_mutex_unlock(&timer->mutex); /* the worker wants it at once */
         timer_ask(timer, ASKED_VISIT);
+        pthread_mutex_lock(&timer->mutex);
         while (!visit->answered)
             pthread_cond_wait(&timer->stopped, &timer->mutex);
     }
@@ -237,8 +265,11 @@ static int64_t visit_beside(hwt_timer *timer, struct visit *visit)
 static int64_t drive(hwt_timer *timer, hwt_visitor *visit, void *arg)
 {
     struct guard guard GUARDED = {.leave = worker_stop_driving, .what = timer};
+    unsigned pauses = 0;
 
     guard_begin(&guard);
+    while (!settle(timer))
+        intake_pause(&pauses);
     return go_round(timer, visit, arg);
 }
 

@@ -23,11 +23,12 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     /* a lane's slots count how often they were emptied, but of what the worker had met */
     enum { EMPTY, OURS, OTHER, MARKED, OURS_MET, EMPTIED = 8 };
     enum { NO_SLOT = 0, NOBODY = HANDLES, NEVER = 1000 };
+    enum { HALF_BITS = 8 }; /* of `guests` */
 
     /* the timer */
     rl::var<int> lanes;
     rl::atomic<unsigned> slot[SLOTS]; /* of a lane, of the wheel, of those with the executor */
-    rl::atomic<unsigned> spill, notices, guests, phase, still, jobs, over;
+    rl::atomic<unsigned> spill, notices, guests, half, phase, still, jobs, over;
     /* the timeout's */
     rl::atomic<unsigned> where; /* the slot and 1, or NO_SLOT */
     rl::var<int> at; /* enum place */
@@ -36,7 +37,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     held has;
     bool reclaiming, reclaimed, other;
     int adrift;
-    unsigned now;
+    unsigned now, awaited;
     /* the books */
     bool has_handle[HANDLES];
     bool no_more_runs;
@@ -61,7 +62,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             store_relaxed(slot[in], (unsigned)OURS);
         store_relaxed(where, spilled ? (unsigned)NO_SLOT : in + 1);
         store_relaxed(spill, spilled ? 1u : 0u);
-        for (auto *a : {&notices, &guests, &phase, &still, &jobs, &over})
+        for (auto *a : {&notices, &guests, &half, &phase, &still, &jobs, &over})
             store_relaxed(*a, 0u);
         at($) = spilled || in == 0 ? UNMET : BUCKET;
         has = NOWHERE;
@@ -69,7 +70,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         refilled = SLOTS;
         hand = NOBODY;
         adrift = 0;
-        now = 0;
+        now = awaited = 0;
         for (unsigned i = 0; i < HANDLES; i++)
             told[i] = owed[i] = NEVER;
     }
@@ -88,6 +89,17 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     }
 
     void touch_lanes() { RL_ASSERT(lanes($) == 1); }
+
+    /* Whoever has read `half` may be preempted before he signs in there. */
+    unsigned sign_in()
+    {
+        unsigned guest = 1u << HALF_BITS * (rl::rand(3) ? load_relaxed(half) : rl::rand(2));
+
+        add_seq(guests, guest);
+        return guest;
+    }
+
+    void sign_out(unsigned guest) { sub_acq_rel(guests, guest); }
 
     /* ---- lane.c ---- */
 
@@ -262,10 +274,8 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
 
     bool cancel_as_guest()
     {
-        unsigned from;
+        unsigned from, guest = mutant == NOT_A_GUEST ? 0 : sign_in();
 
-        if (mutant != NOT_A_GUEST)
-            add_seq(guests, 1u);
         from = cancel_any();
         if (from == PENDING || from == DISPATCHED) {
             cancel_pending();
@@ -276,7 +286,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
                 lane_notify();
         }
         if (mutant != NOT_A_GUEST)
-            sub_acq_rel(guests, 1u);
+            sign_out(guest);
         return from != CANCELLED;
     }
 
@@ -451,11 +461,9 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     /* The comparison with the wake-up, and the descriptor, come last. */
     void move_as_guest(unsigned deadline)
     {
-        bool guest = mutant != MOVER_NOT_A_GUEST;
         bool pending = mutant == WORD_LOOKED_AT_FIRST && is_pending();
+        unsigned guest = mutant == MOVER_NOT_A_GUEST ? 0 : sign_in();
 
-        if (guest)
-            add_seq(guests, 1u);
         if (mutant == WORD_LOOKED_AT_FIRST ? !pending : !is_pending())
             model_corner(ENDED_BEFORE_GUEST);
         else if (lane_holds())
@@ -463,7 +471,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         else
             move_met(deadline);
         if (guest)
-            sub_acq_rel(guests, 1u);
+            sign_out(guest);
     }
 
     void move(unsigned deadline)
@@ -564,17 +572,15 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     void report()
     {
         bool again = word_code(load_acquire(word)) == NUDGED;
-        bool guest = again && mutant != REPORTER_NOT_A_GUEST;
+        unsigned guest = again && mutant != REPORTER_NOT_A_GUEST ? sign_in() : 0;
 
-        if (guest)
-            add_seq(guests, 1u);
         lane_notify();
         if (again) {
             (void)load_seq(word);
             touch_lanes(); /* the timer is still there */
         }
         if (guest)
-            sub_acq_rel(guests, 1u);
+            sign_out(guest);
     }
 
     void run_job()
@@ -883,6 +889,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
 
     void receive()
     {
+        unsigned in = NO_SLOT;
         bool again = false;
         int found;
 
@@ -900,7 +907,9 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         } else {
             hand = NOBODY;
             if (found == BUCKET)
-                RL_ASSERT(take_wheel_slot(load_relaxed(where) - 1));
+                in = load_relaxed(where);
+            if (found == BUCKET)
+                RL_ASSERT(in != NO_SLOT && take_wheel_slot(in - 1));
             else if (found == ADRIFT)
                 RL_ASSERT(--adrift >= 0);
             has = NOWHERE;
@@ -994,7 +1003,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             cascade();
         if (has == FRONT && rl::rand(2))
             run_front();
-        if (has != HAND && rl::rand(6) == 0)
+        if (has != HAND && (load_relaxed(still) ? rl::rand(2) : rl::rand(6) == 0))
             tour();
     }
 
@@ -1056,13 +1065,50 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         return true;
     }
 
+    bool movers_have_left()
+    {
+        unsigned seen = load_seq(guests), here = load_relaxed(half);
+
+        if (seen && mutant == LATER_HALF_NOT_AWAITED)
+            awaited &= ~(1u << !here);
+        for (unsigned i = 0; i < 2; i++) {
+            if ((seen >> HALF_BITS * i) % (1u << HALF_BITS) == 0)
+                awaited &= ~(1u << i);
+        }
+        if (awaited == 1u << here) {
+            store_relaxed(half, !here);
+            if (mutant == TURNED_IS_SETTLED)
+                awaited = 0;
+        }
+        if (awaited && seen >> HALF_BITS && seen % (1u << HALF_BITS))
+            model_corner(GUESTS_IN_BOTH);
+        return awaited == 0;
+    }
+
+    /* False: the tour is put off; passes come in between. */
+    bool settle()
+    {
+        if (!load_relaxed(still)) {
+            store_seq(still, 1u);
+            awaited = 3;
+        }
+        if (mutant == GUESTS_READ_AFTER)
+            collect(true);
+        if (!movers_have_left()) {
+            model_corner(TOUR_PUT_OFF);
+            return false;
+        }
+        if (mutant != GUESTS_READ_AFTER)
+            collect(true);
+        return adrift == 0;
+    }
+
     void tour()
     {
         bool found;
 
-        store_seq(still, 1u);
-        while (!take_all_in())
-            rl::yield(1, $);
+        if (!settle())
+            return;
         found = has != NOWHERE;
         for (unsigned i = LANE_SLOTS; i < SLOTS; i++)
             found = show(i) || found;

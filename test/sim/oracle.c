@@ -169,7 +169,8 @@ static const char *name_of(uintptr_t address, char *buffer, size_t size)
             {&timer->worker.next_deadline, 8, "next_deadline"},
             {&timer->mutex, sizeof timer->mutex, "mutex"},
             {&timer->driver, 4, "driver"},
-            {&timer->guests, 4, "guests"},
+            {&timer->guests, 8, "guests"},
+            {&timer->half, 4, "half"},
             {&timer->rearmed, 4, "rearmed"},
         };
         for (unsigned f = 0; f < sizeof fields / sizeof fields[0]; f++) {

@@ -85,6 +85,20 @@ WHEEL_TEST(fd_stop, descriptor_of_a_stopped_timer)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/* Whoever has a descriptor of its own for it, or a child, hears of no timer that is gone. */
+WHEEL_TEST(fd_stop, destroyed_with_a_duplicate)
+{
+    hwt_timer *timer = loop_timer(wheel);
+    int fd = hwt_timer_fd(timer), other = dup(fd);
+
+    cr_assert_geq(other, 0);
+    cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
+    cr_assert(readable(other, 0));
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    cr_assert_not(readable(other, QUIET_MS));
+    close(other);
+}
+
 static void *stop_soon(void *timer)
 {
     sleep_ms(20);

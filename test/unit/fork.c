@@ -263,12 +263,13 @@ Test(fork, a_new_timer_works_in_the_child)
 Test(fork, a_guest_of_a_free_shell)
 {
     hwt_timer *timer = worker_timer();
+    uint64_t guest;
 
     cr_assert_not_null(timer);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
-    timer_sign_in(timer);
+    guest = timer_sign_in(timer);
     expect_child(a_new_timer_works, NULL);
-    timer_sign_out(timer);
+    timer_sign_out(timer, guest);
 }
 
 /* For a child's own timer, its child is what this one was for ours. */

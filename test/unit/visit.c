@@ -306,6 +306,69 @@ Test(visit, beside_visits_tasks_go_on)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/* ---- beside threads that move timeouts ---- */
+
+static void wait_until_turned(hwt_timer *timer, uint64_t from)
+{
+    for (int i = 0; i < 20000; i++) {
+        if (load_relaxed(&timer->still) && guest_in(load_relaxed(&timer->half)) != from)
+            return;
+        sleep_ms(1);
+    }
+    cr_assert_fail("nobody visits");
+}
+
+/* As one who is preempted half-way through a move; and as others, who come later, all the time. */
+static void visit_beside_movers(hwt_timer *timer)
+{
+    for (int round = 0; round < 3; round++) {
+        uint64_t before = timer_sign_in(timer), later;
+        pthread_t thread;
+        void *shown;
+
+        cr_assert_eq(pthread_create(&thread, NULL, visit_once, timer), 0);
+        wait_until_turned(timer, before);
+        later = timer_sign_in(timer);
+        cr_assert_neq(later, before);
+        if (timer->drive == HWT_DRIVE_WORKER) {
+            for (int i = 0; i < 5; i++) { /* G4: what is due runs, visit or not */
+                atomic_uint ran = 0;
+                cr_assert_eq(hwt_new_timeout(timer, count_task, &ran, 0, NULL), 0);
+                cr_assert(wait_count(&ran, 1));
+            }
+        }
+        cr_assert_eq(load_relaxed(&timer->still), 1, "the first one is waited for");
+        timer_sign_out(timer, before);
+        cr_assert_eq(pthread_join(thread, &shown), 0);
+        cr_assert_eq((size_t)(uintptr_t)shown, 3);
+        cr_assert_eq(load_relaxed(&timer->still), 0);
+        timer_sign_out(timer, later);
+    }
+}
+
+Test(visit, movers_keep_no_worker)
+{
+    hwt_timer *timer = worker_timer();
+    guest g = {0};
+
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, &g, HWT_SEC(3600), NULL), 0);
+    visit_beside_movers(timer);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+WHEEL_TEST(visit, movers_who_come_later_are_not_waited_for)
+{
+    guest g = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(hwt_new_timeout(r.timer, noop_task, &g, HWT_SEC(3600), NULL), 0);
+    visit_beside_movers(r.timer);
+    rig_close(&r);
+}
+
 /* ---- from where it cannot be called ---- */
 
 static int64_t result;
