@@ -38,22 +38,28 @@ static int say_stopped(hwt_timer *timer)
 /*
  * The earliest deadline of all that has been taken in, and what the lanes say of the rest; by
  * whoever drives, in a task too: then that one's next run counts. `promised`: before that, somebody
- * was a guest, whose nudge may not be queued yet (C15).
+ * was a guest, whose nudge may not be queued yet (C15). Then there may be timeouts in no slot, none
+ * of which is due before what was told to the lanes, or taken from there since nobody was a guest;
+ * nor before what had been re-armed then, which is hidden by a guest before it is here.
  */
 static uint64_t reckon(hwt_timer *timer, bool promised)
 {
     struct worker *w = &timer->worker;
-    uint64_t earliest = min_u64(file_rearmed_earliest(timer), wheel_earliest_exact(w->wheel)), told;
+    uint64_t earliest = wheel_earliest_exact(w->wheel), rearmed, told;
 
     earliest = min_u64(earliest, file_later_earliest(timer));
     earliest = min_u64(earliest, run_next_of_current(timer));
+    rearmed = file_rearmed_earliest(timer);
+    earliest = min_u64(earliest, rearmed);
     /* afterwards: who had one in his hand meanwhile is a guest, or has put it down again */
     if (unlikely(load_seq(&timer->guests) > 0))
         promised = true;
     told = lanes_told(&timer->lanes, true);
     if (unlikely(promised || told == 0)) {
-        earliest = min_u64(earliest, load_relaxed(&w->next_deadline));
-        told = lanes_earliest(&timer->lanes);
+        earliest = min_u64(earliest, w->promised);
+        told = lanes_bound(&timer->lanes);
+    } else {
+        w->promised = rearmed;
     }
     earliest = min_u64(earliest, told);
     file_set_bound(w, earliest);
@@ -125,13 +131,8 @@ int hwt_timer_advance(hwt_timer *timer)
 /* The lanes first: what is taken from a lane lowers `next_deadline` before that (intake.c). */
 static uint64_t read_bounds(const hwt_timer *timer)
 {
-    uint64_t earliest = UINT64_MAX;
-    const struct lane *lane;
+    uint64_t earliest = lanes_bound(&timer->lanes);
 
-    for (unsigned i = 0; (lane = lanes_next_used(&timer->lanes, &i)) != NULL;) {
-        earliest = min_u64(earliest, load_seq(&lane->earliest));
-        earliest = min_u64(earliest, load_seq(&lane->moved));
-    }
     return min_u64(earliest, load_seq(&timer->worker.next_deadline));
 }
 

@@ -179,20 +179,25 @@ static bool may_put_again(const hwt_timer *timer)
  */
 static bool put_again(hwt_timer *timer, hwt_timeout *timeout)
 {
+    struct lane *lane = lanes_here(&timer->lanes);
     uint64_t word;
 
-    if (!may_put_again(timer) || !bucket_withdraw(timeout))
+    if (!may_put_again(timer))
+        return false;
+    word = load_acquire(&timeout->word);
+    lane_tell_moved(lane, word_deadline(word)); /* before it is in no slot (C15) */
+    if (!bucket_withdraw(timeout))
         return false;
     timeout->place = PLACE_UNMET;
-    word = load_acquire(&timeout->word);
-    do { /* others may move it still; once it is pending, later without telling anybody (C15) */
-        if (word_code(word) != WORD_NUDGED) { /* cancelled: this was to tell the worker */
-            store_release(&timeout->withdrawn, 1);
+    while (word_code(word) == WORD_NUDGED) {
+        if (timeout_take_nudge(timeout, &word)) {
+            uint64_t deadline = word_deadline(word);
+            park_wake_for(&timer->park, lane_submit_met(&timer->lanes, timeout, deadline));
             return true;
         }
-        lane_tell_moved(lanes_here(&timer->lanes), word_deadline(word));
-    } while (!timeout_take_nudge(timeout, &word));
-    park_wake_for(&timer->park, lane_submit_met(&timer->lanes, timeout, word_deadline(word)));
+        lane_tell_moved(lane, word_deadline(word)); /* others move it still */
+    }
+    store_release(&timeout->withdrawn, 1); /* cancelled: the nudge was to tell the worker */
     return true;
 }
 

@@ -47,6 +47,7 @@ static bool take_nudge(hwt_timer *timer, hwt_timeout *timeout)
 
     while (word_code(word) == WORD_NUDGED) {
         file_lower_bound(&timer->worker, word_deadline(word));
+        timer->worker.promised = min_u64(timer->worker.promised, word_deadline(word));
         if (timeout_take_nudge(timeout, &word))
             return true;
     }
@@ -136,6 +137,7 @@ static void collect_notices(hwt_timer *timer, struct lane *lane, uint64_t horizo
 
     if (unlikely(moved < UINT64_MAX)) {
         lane->mail_earliest = min_u64(lane->mail_earliest, moved);
+        timer->worker.promised = min_u64(timer->worker.promised, moved);
         ck_pr_fence_atomic_load(); /* what it speaks of was queued before: it is found now (C15) */
     }
     if (unlikely(lane->mail_earliest <= horizon))

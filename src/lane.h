@@ -269,9 +269,22 @@ static inline uint64_t lanes_earliest(const struct lanes *lanes)
     return earliest;
 }
 
+/* Nor what was moved, by what is told of that. */
+static inline uint64_t lanes_bound(const struct lanes *lanes)
+{
+    uint64_t earliest = UINT64_MAX;
+    const struct lane *lane;
+
+    for (unsigned i = 0; (lane = lanes_next_used(lanes, &i)) != NULL;) {
+        earliest = min_u64(earliest, load_seq(&lane->earliest));
+        earliest = min_u64(earliest, load_seq(&lane->moved));
+    }
+    return earliest;
+}
+
 /*
- * The same; 0: there is something else, mail or a moved deadline. Any thread, which does not know
- * what the worker has taken from there and left for later; he does (`worker`).
+ * As lanes_earliest; 0: there is something else, mail or a moved deadline. Any thread, which does
+ * not know what the worker has taken from there and left for later; he does (`worker`).
  */
 HOT uint64_t lanes_told(const struct lanes *lanes, bool worker)
 {

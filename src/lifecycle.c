@@ -59,6 +59,7 @@ static void init_worker(struct worker *w)
 {
     memset(w, 0, sizeof *w);
     store_relaxed(&w->next_deadline, UINT64_MAX);
+    w->promised = UINT64_MAX;
 }
 
 static uint64_t pending_of(const void *timer)

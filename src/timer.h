@@ -99,6 +99,7 @@ struct worker {
     struct pool_return *returns; /* per lane ... */
     bool may_return;             /* ... of which one may be worth being given back */
     bool visited;                /* since the last pass */
+    uint64_t promised;           /* what movers have in hand is due then, or later (drive.c) */
     unsigned pauses;             /* before the next visit, by now */
     uint32_t awaited;            /* halves whose guests came before `still` was set (visit.c) */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */

@@ -32,12 +32,15 @@ enum {
     LANES_SEEN_BEFORE_GUESTS,
     RAISED_ABOVE_LANES,
     TOLD_AFTER_PENDING,
+    TOLD_AFTER_TAKING,
+    PROMISED_NOT_KEPT,
+    MOVED_NOT_AHEAD,
+    REARMED_NOT_PROMISED,
     NOT_READ_AGAIN,
     LEFT_NOT_TOLD,
     SEGMENT_NOT_TOLD,
     LANE_NOT_TOLD,
     WHEEL_SEEN_LAST,
-    NOTICES_NOT_AHEAD,
     REARMED_SEEN_FIRST,
     TOLD_AFTER_MOVED,
     SLOT_LOOKED_AT,
@@ -71,12 +74,15 @@ static const model_case mutants[] = {
     {LANES_SEEN_BEFORE_GUESTS, "plan does not look at the lanes again after the guests"},
     {RAISED_ABOVE_LANES, "plan raises the bound above what the lanes say"},
     {TOLD_AFTER_PENDING, "mover tells `moved` when the word is pending again"},
+    {TOLD_AFTER_TAKING, "mover tells `moved` when he has taken it out of its slot"},
+    {PROMISED_NOT_KEPT, "who looks ahead forgets what was taken from `moved` while somebody moves"},
+    {REARMED_NOT_PROMISED, "... or what was re-armed before"},
+    {MOVED_NOT_AHEAD, "... or what `moved` says"},
     {NOT_READ_AGAIN, "mover does not read the word again when he has filled the slot"},
     {LEFT_NOT_TOLD, "what is left at a sweep is not told"},
     {SEGMENT_NOT_TOLD, "deadline told to the lane, not to its segment"},
     {LANE_NOT_TOLD, "deadline told to the segment, not to its lane"},
     {WHEEL_SEEN_LAST, "who looks ahead looks at the wheel after the guests"},
-    {NOTICES_NOT_AHEAD, "who looks ahead answers beside a nudge that is queued"},
     {REARMED_SEEN_FIRST, "who looks ahead looks for re-armed ones before he takes anything in"},
     {TOLD_AFTER_MOVED, "who moves it in its slot tells `moved` when he has changed the word"},
     {SLOT_LOOKED_AT, "... or looks at the slot by a mere load"},
@@ -114,6 +120,7 @@ enum corner {
     FOUND_AGAIN,
     MOVED_LATER,
     LOOKED_AHEAD,
+    SAID_BESIDE_GUESTS,
     LOOKED_EARLY,
     ANSWERED,
     FIRST_USED,
@@ -139,7 +146,7 @@ struct next : rl::test_suite<next, THREADS> {
     rl::atomic<unsigned> returned[THREADS];
     place at;
     /* the worker's own */
-    unsigned filed[BOTH];
+    unsigned filed[BOTH], promised_to;
     bool dispatched;
     /* what happens in this run */
     bool runs, moves_later, still, met; /* `met`: submitted and filed before */
@@ -188,7 +195,7 @@ struct next : rl::test_suite<next, THREADS> {
         for (unsigned i = 0; i < THREADS; i++)
             store_relaxed(returned[i], 0u);
         at = UNMET;
-        filed[0] = filed[1] = never;
+        filed[0] = filed[1] = promised_to = never;
         dispatched = runs = kind == 0;
         moves_later = kind == 1;
         if ((met = rl::rand(2))) {
@@ -348,14 +355,21 @@ struct next : rl::test_suite<next, THREADS> {
     {
         unsigned seen;
 
-        if (still || !take_out())
+        if (still)
             return false;
-        at = UNMET;
         seen = load_acquire(word[0]);
-        do {
+        if (mutant != TOLD_AFTER_TAKING && mutant != TOLD_AFTER_PENDING)
+            tell_moved(lane, seen / 4);
+        if (!take_out())
+            return false;
+        model_dawdle(20, $);
+        at = UNMET;
+        if (mutant == TOLD_AFTER_TAKING)
+            tell_moved(lane, seen / 4);
+        while (!cas_acq_rel(word[0], seen, word_make(seen / 4, PENDING))) {
             if (mutant != TOLD_AFTER_PENDING)
                 tell_moved(lane, seen / 4);
-        } while (!cas_acq_rel(word[0], seen, word_make(seen / 4, PENDING)));
+        }
         model_dawdle(20, $);
         if (mutant == TOLD_AFTER_PENDING)
             tell_moved(lane, seen / 4);
@@ -549,6 +563,7 @@ struct next : rl::test_suite<next, THREADS> {
         do {
             RL_ASSERT(seen % 4 == NUDGED);
             lower_bound(seen / 4);
+            promised_to = least(promised_to, seen / 4);
         } while (!cas_acq_rel(word[timeout], seen, word_make(seen / 4, PENDING)));
     }
 
@@ -612,7 +627,7 @@ struct next : rl::test_suite<next, THREADS> {
             file(0);
     }
 
-    bool take_bound(rl::atomic<unsigned> &bound, unsigned horizon)
+    bool take_bound(rl::atomic<unsigned> &bound, unsigned horizon, unsigned *taken = nullptr)
     {
         unsigned seen = load_seq(bound);
 
@@ -625,6 +640,8 @@ struct next : rl::test_suite<next, THREADS> {
                 continue;
             if (mutant == LOWERED_AFTER_TAKING)
                 lower_bound(seen);
+            if (taken)
+                *taken = seen;
             return true;
         }
         return false;
@@ -672,8 +689,12 @@ struct next : rl::test_suite<next, THREADS> {
 
     void collect(unsigned lane, unsigned horizon, unsigned near)
     {
-        if (take_bound(moved[lane], never - 1))
+        unsigned taken = never;
+
+        if (take_bound(moved[lane], never - 1, &taken))
             rl::atomic_thread_fence(SEQ);
+        if (mutant != PROMISED_NOT_KEPT)
+            promised_to = least(promised_to, taken);
         take_notices(lane);
         if (!take_bound(earliest[lane], horizon))
             return;
@@ -752,6 +773,19 @@ struct next : rl::test_suite<next, THREADS> {
         for (unsigned i = 0; i < LANES; i++) {
             if (is_used(i))
                 deadline = least(deadline, load_seq(earliest[i]));
+        }
+        return deadline;
+    }
+
+    unsigned lanes_moved()
+    {
+        unsigned deadline = never;
+
+        if (mutant == MOVED_NOT_AHEAD)
+            return never;
+        for (unsigned i = 0; i < LANES; i++) {
+            if (is_used(i))
+                deadline = least(deadline, load_seq(moved[i]));
         }
         return deadline;
     }
@@ -850,7 +884,7 @@ struct next : rl::test_suite<next, THREADS> {
     /* `takes`: all that is there. Otherwise after a pass, for the answer alone. */
     void look_ahead(bool takes)
     {
-        unsigned known_before = known(), said = never, told;
+        unsigned known_before = known(), said = never, shown_to, told;
         bool promised = load_seq(guests) > 0;
 
         if (mutant == REARMED_SEEN_FIRST)
@@ -859,15 +893,20 @@ struct next : rl::test_suite<next, THREADS> {
             intake(never - 1, never - 1);
         if (mutant != REARMED_SEEN_FIRST)
             said = rearmed_earliest();
+        shown_to = said;
         if (mutant != WHEEL_SEEN_LAST)
             said = least(said, wheel_next());
         if (mutant != RAISED_BESIDE_GUESTS && load_seq(guests) > 0)
             promised = true;
         told = lanes_told();
-        if (promised || (told == 0 && mutant != NOTICES_NOT_AHEAD))
-            said = least(said, load_relaxed(next_deadline));
         if (promised || told == 0)
-            told = lanes_earliest();
+            said = least(said, promised_to);
+        else
+            promised_to = mutant == REARMED_NOT_PROMISED ? never : shown_to;
+        if (promised || told == 0)
+            told = least(lanes_earliest(), lanes_moved());
+        if (promised && said > load_relaxed(next_deadline))
+            model_corner(SAID_BESIDE_GUESTS);
         said = least(said, told);
         if (mutant == WHEEL_SEEN_LAST)
             said = least(said, wheel_next());

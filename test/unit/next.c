@@ -343,6 +343,38 @@ WHEEL_TEST(next, of_none_after_a_move_to_the_beginning)
     }
 }
 
+/* As beside threads that move others all the time: what has run, or was cancelled, is not next. */
+WHEEL_TEST(next, beside_one_who_moves_another)
+{
+    uint64_t epoch = HWT_SEC(5), guest, told;
+    hwt_timeout *soon, *other, *moved;
+
+    cr_assert_eq(rig_start(&r, wheel, epoch), 0);
+    submit(HWT_MSEC(5));
+    soon = submit_after(HWT_MSEC(7));
+    other = submit_after(HWT_SEC(1000));
+    moved = submit_after(HWT_SEC(3600));
+    guest = timer_sign_in(r.timer);
+    cr_assert_eq(next(), epoch + HWT_MSEC(5));
+    cr_assert_eq(rig_advance_by(&r, HWT_MSEC(5)), 1);
+    cr_assert_eq(next(), epoch + HWT_MSEC(7));
+    cr_assert(hwt_timeout_cancel(soon));
+    cr_assert_eq(next(), epoch + HWT_SEC(1000));
+    told = epoch + HWT_SEC(2000);
+    cr_assert(hwt_timeout_reschedule_at(moved, told));
+    cr_assert_eq(next(), epoch + HWT_SEC(1000));
+    cr_assert(hwt_timeout_cancel(other));
+    cr_assert_eq(next(), told);
+    cr_assert(hwt_timeout_reschedule_at(moved, 2 * told));
+    cr_assert_leq(next(), 2 * told);
+    timer_sign_out(r.timer, guest);
+    cr_assert_eq(next(), 2 * told);
+    hwt_timeout_unref(soon);
+    hwt_timeout_unref(other);
+    hwt_timeout_unref(moved);
+    rig_close(&r);
+}
+
 WHEEL_TEST(next, is_answered_by_the_advance_before)
 {
     cr_assert_eq(rig_start(&r, wheel, HWT_SEC(1000)), 0);
