@@ -373,6 +373,19 @@ Test(config, spec_init)
 }
 
 /* On any error *timeout is untouched and nothing is scheduled. */
+/* An initializer does as well as hwt_spec_init, if it sets the size. */
+Test(config, spec_by_an_initializer)
+{
+    hwt_spec with = {.struct_size = sizeof with, .task = noop_task}, without = {.task = noop_task};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, HWT_WHEEL_HIERARCHICAL, 0), 0);
+    cr_assert_eq(hwt_schedule(r.timer, &without, NULL), -EINVAL);
+    cr_assert_eq(hwt_schedule(r.timer, &with, NULL), 0);
+    cr_assert_eq(hwt_timer_advance(r.timer), 1);
+    rig_close(&r);
+}
+
 Test(config, schedule_refuses_what_it_does_not_know)
 {
     hwt_timeout *const untouched = (hwt_timeout *)&errno;

@@ -392,6 +392,25 @@ WHEEL_TEST(reschedule, a_periodic_one_between_runs)
     move_between_runs(wheel, HWT_FIXED_DELAY, HWT_MSEC(28));
 }
 
+/* G14: every period since then, in a row; a delay of 0 is now. */
+WHEEL_TEST(reschedule, a_periodic_one_to_long_ago)
+{
+    hwt_timeout *timeout;
+    probe p = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+    timeout = periodic(&r, probe_task, &p, HWT_FIXED_RATE);
+    cr_assert(hwt_timeout_reschedule(timeout, 0));
+    cr_assert_eq(hwt_timer_advance(r.timer), 1);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), EPOCH + HWT_MSEC(10));
+    cr_assert(hwt_timeout_reschedule_at(timeout, EPOCH - HWT_SEC(100)));
+    cr_assert_eq(hwt_timer_advance(r.timer), 10001);
+    cr_assert_eq(hwt_timer_next_deadline(r.timer), EPOCH + HWT_MSEC(10));
+    hwt_timeout_unref(timeout);
+    rig_close(&r);
+}
+
 /* Its task's own wish comes before the period. */
 WHEEL_TEST(reschedule, a_periodic_one_by_its_task)
 {

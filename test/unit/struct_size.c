@@ -102,6 +102,42 @@ Test(struct_size, the_functions_of_1_0)
 }
 
 #if HWT_VERSION_MINOR >= 1
+static void count_call(void *arg)
+{
+    atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+/* As by a binding that looks the names up: its structs are larger than they say. */
+Test(struct_size, what_1_0_had_not_is_not_looked_at)
+{
+    void (*config_init)(hwt_config *) = hwt_config_init;
+    void (*spec_init)(hwt_spec *) = hwt_spec_init;
+    void (*stats_init)(hwt_stats *) = hwt_stats_init;
+    atomic_uint calls = 0, runs = 0;
+    hwt_config config;
+    hwt_timer *timer;
+    hwt_stats stats;
+    hwt_spec spec;
+
+    config_init(&config);
+    config.worker_start = config.worker_exit = count_call;
+    config.worker_arg = &calls;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    spec_init(&spec);
+    spec.task = count_task;
+    spec.arg = &runs;
+    spec.release = count_call; /* a mistake would count as a run */
+    cr_assert_eq(hwt_schedule(timer, &spec, NULL), 0);
+    cr_assert_eq(hwt_timer_drain(timer, HWT_SEC(PATIENCE_S), NULL), 0);
+    stats_init(&stats);
+    stats.late_ns_sum = 7;
+    cr_assert_eq(hwt_timer_stats(timer, &stats), 0);
+    cr_assert_eq(stats.late_ns_sum, 7);
+    cr_assert_eq(runs, 1);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    cr_assert_eq(calls, 0);
+}
+
 Test(struct_size, no_other_is_known)
 {
     rig r;

@@ -4,7 +4,9 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -228,6 +230,41 @@ Test(worker_stop, hooks_run_when_there_is_no_list)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
     for (size_t i = 0; i < COUNT_OF(p); i++)
         cr_assert_eq(p[i].hooks, 1, "G10");
+}
+
+/* ---- the end of the process ---- */
+
+static atomic_uint ran_in_time;
+
+static void expect_runs_at_exit(void)
+{
+    unsigned before = ran_in_time;
+
+    _exit(wait_count(&ran_in_time, before + 3) ? 0 : 1);
+}
+
+/* Nothing stops a timer then: its worker goes on beside the handlers of the program. */
+Test(worker_stop, not_by_exit)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        hwt_timer *timer = worker_timer();
+        hwt_spec spec;
+
+        alarm(PATIENCE_S + 5);
+        hwt_spec_init(&spec);
+        spec.task = count_task;
+        spec.arg = &ran_in_time;
+        spec.period_ns = HWT_MSEC(1);
+        if (atexit(expect_runs_at_exit) != 0 || hwt_schedule(timer, &spec, NULL) != 0)
+            _exit(2);
+        exit(3);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status));
+    cr_assert_eq(WEXITSTATUS(status), 0);
 }
 
 /* ---- submitters racing with stop ---- */
