@@ -17,7 +17,7 @@
  *   "Any thread" includes tasks and hooks, on the worker too, and the destructors of a thread's own
  *   data, but no signal handler. "On the worker" is in hwt_timer_advance if the caller drives.
  *   A struct with a struct_size grows at its end from release to release. Each size that a released
- *   header had is known: fields that it lacks have their defaults. Any other is -EINVAL.
+ *   header had is known: fields that it lacks have their defaults. Any other is -EINVAL, 0 too.
  *   What a thread did before it scheduled, renewed or moved a timeout is seen by its task; what a
  *   run did, by the next one, by the release, by who has waited for its end (cancel_sync, stop,
  *   drain), has renewed it, or has read the state HWT_EXPIRED.
@@ -109,6 +109,9 @@ typedef struct hwt_timeout hwt_timeout;
  *   throw an exception on the worker's thread: as on any, the process ends by std::terminate;
  *     `log` is told whose it was;
  *   leave by longjmp.
+ * On the worker's own thread all signals are blocked (G13): a fault there (SIGSEGV) ends the
+ * process past its handler. Threads and processes that a task starts inherit the mask, and a timer
+ * slack of 1 ns; worker_start may set both as it likes (pthread_sigmask, prctl), and that holds.
  * Out of hwt_timer_advance, of stop and destroy (a hook), or to an executor, a C++ exception may
  * pass, and a thread may be ended there: the timer stays whole. That was the last run of the
  * timeout, even if it is periodic or re-armed; what was due with it runs in the next pass. On the
@@ -175,8 +178,8 @@ typedef struct hwt_config {
     void *executor;          /* its first argument */
     const char *thread_name; /* default "hwt-worker"; 15 bytes are used */
     /*
-     * Affinity, scheduling, stack of the worker; copied. Of the stack it takes up to 24 KB itself,
-     * and so does hwt_timer_advance: a task has the rest.
+     * Affinity, scheduling, stack of the worker; copied. A signal mask in it does not count. Of the
+     * stack it takes up to 24 KB itself, and so does hwt_timer_advance: a task has the rest.
      */
     const pthread_attr_t *thread_attr;
     /*
@@ -202,9 +205,10 @@ typedef struct hwt_config {
 void hwt_config_init(hwt_config *config);
 /*
  * Since 1.1 this is what is called: with the size that the program was compiled with, of which no
- * byte behind is written; by bindings of other languages, too. The function of the other name is
- * for programs that were compiled with 1.0, and knows that size only. So it is with the three that
- * end in _init.
+ * byte behind is written. The function of the other name is for programs that were compiled with
+ * 1.0, and knows that size only: what came later (worker_start and worker_exit, a spec's release,
+ * late_ns_sum) is left out. So it is with the three that end in _init: a binding that looks
+ * names up in the library (dlsym, ctypes, JNA) calls those that end in _init_size.
  */
 void hwt_config_init_size(hwt_config *config, size_t size);
 #define hwt_config_init(config) hwt_config_init_size((config), sizeof(hwt_config))
@@ -213,9 +217,10 @@ void hwt_config_init_size(hwt_config *config, size_t size);
 
 /*
  * Creates a timer; it does not run yet. One serves a whole process. A NULL config means all
- * defaults. The caller owns *timer and gives it to hwt_timer_destroy. It is of the process that
- * created it, started or not: a program that goes to the background creates it afterwards. Any
- * thread.
+ * defaults. The caller owns *timer and gives it to hwt_timer_destroy, before main returns: nothing
+ * else stops its worker, which would run tasks beside atexit handlers and destructors of static
+ * objects. It is of the process that created it, started or not: a program that goes to the
+ * background creates it afterwards. Any thread.
  *
  * 0; -EINVAL: a NULL out pointer, tick_ns under 1 us, more than 2^20 ticks per wheel, their product
  * beyond INT64_MAX, an unknown enum, clock or struct_size, `now` without HWT_DRIVE_CALLER,
@@ -274,6 +279,9 @@ typedef struct hwt_unprocessed {
  * with stop either fails or is handed back (G8). With an executor, this waits for tasks that are
  * running there, not for those that still wait. Follows Netty's HashedWheelTimer.stop.
  *
+ * Hold no lock that a callback takes (task, hook, release), an interpreter's (Python's GIL)
+ * included: this waits for them, and so do drain, destroy and visit.
+ *
  * 0; a second stop waits for the first and gets an empty list; -EDEADLK from one of its own tasks,
  * a hook or release that follows a run or that it calls itself, or a destructor on the worker's
  * thread; -ECHILD in a forked child. Any other thread.
@@ -284,8 +292,9 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
  * Since 1.1, for a worker-driven timer: refuses submissions from now on, ends what is periodic,
  * after the run that is on, waits up to max_ns for all else to end, and then stops: what has not
  * ended by then, and what is periodic, is handed back as by hwt_timer_stop, or its hook called.
- * What is pending runs meanwhile, and may be cancelled, moved, and re-armed by its task. As the
- * JDK's shutdown and awaitTermination.
+ * What is pending runs meanwhile, and may be cancelled, moved, and re-armed by its task. What is
+ * never due holds it up for all of max_ns: cancel it first. As the JDK's shutdown and
+ * awaitTermination.
  *
  * 0 and the errors of hwt_timer_stop; -EINVAL on a caller-driven timer. From its start
  * hwt_timer_is_stopped is true. A stop or destroy by another thread cuts it short, and is the one
@@ -302,8 +311,9 @@ hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);
  * Runs task(timeout, arg) once, on the worker or the executor, when the timer's clock has reached
  * now + delay_ns, and within a tick of it if the worker is free (G1, G4). What is due runs in the
  * order of deadlines, to the nanosecond; of what one thread has submitted for the same deadline,
- * the first comes first (G15). Too large a delay means never. This thread does not run it before
- * this has returned (G11). Any thread, without a lock (G7).
+ * the first comes first (G15); between two threads there is no such order, though one's call had
+ * returned before the other's began. Too large a delay means never. This thread does not run it
+ * before this has returned (G11). Any thread, without a lock (G7).
  *
  * With `timeout` not NULL, *timeout is a handle whose reference the caller drops with
  * hwt_timeout_unref, whatever becomes of the timeout; it is stored before the task can run. With
@@ -357,7 +367,10 @@ typedef struct hwt_spec {
     void (*release)(void *arg);
 } hwt_spec;
 
-/* Zeroes all but struct_size. NULL is fine. */
+/*
+ * Zeroes all but struct_size. NULL is fine. Instead of it {.struct_size = sizeof(hwt_spec), ...}
+ * will do; without that, struct_size is 0, and the spec is refused.
+ */
 void hwt_spec_init(hwt_spec *spec);
 void hwt_spec_init_size(hwt_spec *spec, size_t size);
 #define hwt_spec_init(spec) hwt_spec_init_size((spec), sizeof(hwt_spec))
@@ -381,17 +394,18 @@ typedef enum hwt_state {
 /*
  * True: this call ended it, its task will not start (a periodic or re-armed one: not again), and
  * its place under max_pending is free. False: it was running for the last time, or had ended.
- * Whatever it returns, no run starts after it. It does not wait for a run that is on.
+ * Whatever it returns, no run starts after it. It does not wait for a run that is on. If there is
+ * none, it calls the hook itself: hold no lock that the hook takes.
  */
 bool hwt_timeout_cancel(hwt_timeout *timeout);
 
 /*
  * The same, and waits until neither its task nor, after it, its hook is running: on return it never
  * will again, and what the task uses can be freed. As Linux's timer_shutdown_sync. Hold no lock
- * that the task takes, and let no two tasks wait for each other. A hook that another thread's
- * hwt_timeout_cancel is calling just now, on that thread, is not waited for: then this returns 0,
- * and that thread has won. Nor is one that stop or destroy calls, or the worker whose executor
- * refused it.
+ * that the task or its hook takes, and let no two tasks wait for each other. A hook that another
+ * thread's hwt_timeout_cancel is calling just now, on that thread, is not waited for: then this
+ * returns 0, and that thread has won. Nor is one that stop or destroy calls, or the worker whose
+ * executor refused it.
  *
  * 1 as for true above, 0 as for false; -EDEADLK from inside that very task, or the hook that
  * follows it; -ECHILD in a forked child.
@@ -402,8 +416,9 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
  * Moves the deadline to now + delay_ns. True: that is its deadline now. False: it has run, been
  * cancelled, or is due and with the executor. Inside its own task: re-arms it for another run;
  * false, if its place under max_pending has been taken meanwhile. From another thread while it
- * runs: false. A periodic one goes on from the new deadline: its phase moves along. Moving it
- * later, on every packet say, is one compare-and-swap and wakes nobody.
+ * runs: false. A periodic one goes on from the new deadline: its phase moves along. At a fixed rate
+ * a deadline long ago has it catch up on every period since, in a row: to run it now, use a delay
+ * of 0. Moving it later, on every packet say, is one compare-and-swap and wakes nobody.
  *
  * A false from another thread does not say whether the run that is on, or just over, came too soon.
  * Who must not lose a push keeps the deadline in `arg`, too, under a lock that the task takes: the
@@ -426,7 +441,10 @@ uint64_t hwt_timeout_deadline(const hwt_timeout *timeout);
 
 /* One more reference; returns its argument. */
 hwt_timeout *hwt_timeout_ref(hwt_timeout *timeout);
-/* Drops one. Does not cancel. NULL is fine. */
+/*
+ * Drops one. Does not cancel. NULL is fine. The last one of what has ended calls the release: hold
+ * no lock that this takes.
+ */
 void hwt_timeout_unref(hwt_timeout *timeout);
 
 /*
