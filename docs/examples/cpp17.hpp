@@ -3,10 +3,15 @@
 // A small C++17 wrapper, to be copied and fitted: durations are std::chrono's, tasks are
 // std::function, handles clean up after themselves.
 //
-//   timer        owns a timer; its destructor stops it. Not from within one of its tasks, nor by what
-//                a task owns, when that is destroyed on the timer's thread: it cannot wait for itself.
+//   timer        owns a timer; its destructor stops it. Not from within one of its tasks, nor by
+//                what a task owns, when that is destroyed on the timer's thread: it cannot wait for
+//                itself. Before main returns: a static one runs tasks beside the destructors of
+//                static objects.
 //   timeout      a handle to a task that runs once; the task outlives the handle.
 //   periodic     owns a repeated task; its destructor waits for a run that is under way.
+//
+// All three destructors may wait for a task, or destroy what one has captured: hold no lock that
+// those take.
 //
 // An exception that leaves a task ends the program: there is no one to catch it.
 #ifndef CPP17_HPP

@@ -4,7 +4,8 @@
  *
  * The timer holds what is not due yet, so put() and remove() cost the same however many items
  * wait, where the JDK's heap sorts under its lock. A due item moves to a short list, sorted
- * because within one tick the order is unspecified, under the lock that the takers wait on.
+ * because one may be put when others of later deadlines are due already, under the lock that the
+ * takers wait on.
  */
 #include "example.h"
 
