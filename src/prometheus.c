@@ -2,6 +2,7 @@
 /* The counters in the text format that Prometheus reads. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -14,21 +15,21 @@
 /* As snprintf: what does not fit is counted only. */
 struct page {
     char *buffer;
-    size_t size;
-    size_t length;
+    size_t size; /* INT_MAX at most: vsnprintf may refuse more (musl), and no page is longer */
+    uint64_t length;
     const char *labels; /* as they were given, perhaps empty */
 };
 
 static __attribute__((format(printf, 2, 3))) void put(struct page *page, const char *format, ...)
 {
-    size_t left = page->length < page->size ? page->size - page->length : 0;
+    size_t left = page->length < page->size ? page->size - (size_t)page->length : 0;
     va_list list;
     int length;
 
     va_start(list, format);
     length = vsnprintf(left ? page->buffer + page->length : NULL, left, format, list);
     va_end(list);
-    page->length += (size_t)length;
+    page->length += length >= 0 ? (uint64_t)length : UINT32_MAX; /* longer than an int can tell */
 }
 
 static void put_head(struct page *page, const char *name, const char *type, const char *help)
@@ -117,11 +118,11 @@ static void put_lateness(struct page *page, const hwt_stats *stats, uint64_t sum
 
 int hwt_stats_prometheus(const hwt_stats *stats, const char *labels, char *buffer, size_t size)
 {
-    struct page page = {buffer, size, 0, labels ? labels : ""};
+    struct page page = {buffer, (size_t)min_u64(size, INT_MAX), 0, labels ? labels : ""};
 
     if (!stats || !stats_size_known(stats->struct_size) || (!buffer && size > 0))
         return -EINVAL;
     put_counters(&page, stats);
     put_lateness(&page, stats, stats->struct_size > STATS_SIZE_1_0 ? stats->late_ns_sum : 0);
-    return page.length <= INT32_MAX ? (int)page.length : -EINVAL;
+    return page.length <= INT_MAX ? (int)page.length : -EINVAL;
 }

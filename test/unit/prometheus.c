@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* LDFLAGS: -Wl,--wrap=vsnprintf,--wrap=__vsnprintf_chk */
 /* hwt_stats_prometheus and late_ns_sum, since 1.1. check/prometheus.sh asks promtool. */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <limits.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +13,31 @@
 #include "support.h"
 
 TestSuite(prometheus, .init = test_arm);
+
+/* As musl's, which takes no size that an int cannot hold; and what a hardened build calls. */
+static bool is_refused(size_t size)
+{
+    if (size > INT_MAX)
+        errno = EOVERFLOW;
+    return size > INT_MAX;
+}
+
+int __real_vsnprintf(char *buffer, size_t size, const char *format, va_list list);
+int __wrap_vsnprintf(char *buffer, size_t size, const char *format, va_list list);
+int __wrap_vsnprintf(char *buffer, size_t size, const char *format, va_list list)
+{
+    return is_refused(size) ? -1 : __real_vsnprintf(buffer, size, format, list);
+}
+
+int __real___vsnprintf_chk(char *buffer, size_t size, int flag, size_t room, const char *format,
+                           va_list list);
+int __wrap___vsnprintf_chk(char *buffer, size_t size, int flag, size_t room, const char *format,
+                           va_list list);
+int __wrap___vsnprintf_chk(char *buffer, size_t size, int flag, size_t room, const char *format,
+                           va_list list)
+{
+    return is_refused(size) ? -1 : __real___vsnprintf_chk(buffer, size, flag, room, format, list);
+}
 
 static char page[16384];
 
@@ -130,6 +158,21 @@ Test(prometheus, as_snprintf)
             cr_assert_eq(strlen(page), size - 1);
             cr_assert_eq(strncmp(page, whole, size - 1), 0);
         }
+    }
+}
+
+/* A size that says only that there is room enough. */
+Test(prometheus, any_size_that_is_large_enough)
+{
+    const size_t sizes[] = {INT_MAX, (size_t)INT_MAX + 1, SIZE_MAX};
+    hwt_stats stats = some();
+    char whole[sizeof(page)];
+
+    strcpy(whole, page_of(&stats, "a=\"b\""));
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        memset(page, 'x', sizeof(page));
+        cr_assert_eq(hwt_stats_prometheus(&stats, "a=\"b\"", page, sizes[i]), (int)strlen(whole));
+        cr_assert_str_eq(page, whole);
     }
 }
 
