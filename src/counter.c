@@ -94,6 +94,14 @@ static bool is_ripe(uint64_t counter, uint64_t rate)
     return counter - load_relaxed(&process.from) >= (rate ? LONG : BRIEF);
 }
 
+/* Another thread has learned since it was read; unless it is the counter that has begun anew. */
+static bool is_outdated(const struct pair *pair)
+{
+    uint64_t from = load_relaxed(&process.from);
+
+    return (int64_t)(pair->from - from) < 0 && (int64_t)(platform_counter_after() - from) >= 0;
+}
+
 static void learn_from(const struct pair *pair, uint64_t rate)
 {
     uint64_t counts = pair->from - load_relaxed(&process.from), found = 0;
@@ -114,7 +122,7 @@ static void learn(const struct pair *pair, bool wrong)
     rate = load_relaxed(&process.rate);
     if (wrong)
         begin_at(pair->from, pair->bracket <= BRACKET ? pair->ns : 0, 0);
-    else if (is_ripe(pair->from, rate)) /* and nobody was first */
+    else if (is_ripe(pair->from, rate) && !is_outdated(pair)) /* and nobody was first */
         learn_from(pair, rate);
     store_release(&process.learning, false);
 }

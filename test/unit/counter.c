@@ -346,6 +346,35 @@ Test(counter, each_thread_has_its_window_and_the_rate_is_known_to_all)
     pthread_join(thread, NULL);
 }
 
+static void expect_learned(const struct pair *from, uint64_t rate)
+{
+    cr_assert_eq(load_relaxed(&process.rate), rate, "%" PRIu64, load_relaxed(&process.rate));
+    cr_assert_eq(load_relaxed(&process.from), from->from);
+    cr_assert_eq(load_relaxed(&process.ns), from->ns);
+}
+
+/* Who has read both is preempted, and another one learns: what was read before is of no use. */
+Test(counter, what_was_read_before_another_has_learned)
+{
+    struct pair older, newer;
+    uint64_t rate;
+
+    begin();
+    ask_for(HWT_SEC(3), 10 * USEC);
+    rate = load_relaxed(&process.rate);
+    for (uint64_t i = 0; i < 4; i++) { /* and he goes on at once, or much later */
+        counter += LONG;
+        older = read_pair();
+        newer = read_pair();
+        learn(&newer, false);
+        cr_assert(is_near(load_relaxed(&process.rate), rate, rate >> 20));
+        rate = load_relaxed(&process.rate);
+        counter += i * LONG;
+        learn(&older, false);
+        expect_learned(&newer, rate);
+    }
+}
+
 /* Whoever learns the rate has just died, or forked: the others go on with what they have. */
 Test(counter, nobody_waits_for_whoever_learns)
 {
