@@ -3,7 +3,6 @@
 #include "fork.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include "counter.h"
 #include "pool.h"
@@ -12,7 +11,6 @@
 _Atomic uint32_t fork_generation = 1;
 _Thread_local unsigned fork_depth;
 
-static pid_t forking; /* under the locks that are held over the fork */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool watched;
 
@@ -26,7 +24,7 @@ static void before(void)
         return;
     registry_before_fork();
     pool_before_fork();
-    forking = getpid();
+    platform_before_fork();
 }
 
 static void in_parent(void)
@@ -50,7 +48,7 @@ static void in_child(void)
 
 void fork_settle_now(void)
 {
-    if (getpid() != forking)
+    if (platform_is_forked())
         in_child();
 }
 

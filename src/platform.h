@@ -68,6 +68,10 @@ void platform_name_worker(const char *name);
 /* Copies the attributes that matter to a worker. 0 or a negative errno. */
 int platform_attr_copy(pthread_attr_t *to, const pthread_attr_t *from);
 
+/* By who is about to fork, one at a time. Then: whether this is the child. */
+void platform_before_fork(void);
+bool platform_is_forked(void);
+
 /* Zeroed, within PLATFORM_ADDRESS_BITS, aligned (to a power of two). NULL: none. */
 void *platform_map(size_t size, size_t alignment);
 void platform_unmap(void *memory, size_t size);

@@ -338,6 +338,44 @@ void platform_unmap(void *memory, size_t size)
     errno = saved;
 }
 
+/* Since Linux 4.14. */
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+static pid_t forking;
+static bool *mark; /* in a page that a child finds wiped; NULL: there is none */
+
+static bool *map_mark(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = map_some(page);
+
+    if (memory && madvise(memory, page, MADV_WIPEONFORK) != 0) {
+        munmap(memory, page);
+        memory = NULL;
+    }
+    return (bool *)memory;
+}
+
+void platform_before_fork(void)
+{
+    int saved = errno;
+
+    if (!mark)
+        mark = map_mark();
+    if (mark)
+        *mark = true;
+    forking = getpid();
+    errno = saved;
+}
+
+/* The mark: the first process of a PID namespace may have a child that is the first of another. */
+bool platform_is_forked(void)
+{
+    return (mark && !*mark) || getpid() != forking;
+}
+
 /* What a leak checker reads as well, if the process has one: LeakSanitizer's own name for it. */
 extern void __lsan_register_root_region(const void *memory, size_t size) __attribute__((weak));
 

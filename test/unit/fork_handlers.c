@@ -3,8 +3,11 @@
  * G12, C14 with an application that has fork handlers of its own, and uses timers in them: those
  * that were registered before the library's, and those that were registered after.
  */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +17,7 @@ TestSuite(fork_handlers, .init = test_arm);
 
 #define HANDLERS 2 /* before the library's, after them */
 
-static bool handlers_act;
+static bool handlers_act, child_alone; /* only in the child */
 static hwt_timer *parents;
 static hwt_timeout *parents_pending;
 static unsigned prepared, parented, childed, failures;
@@ -39,7 +42,7 @@ static void make_and_unmake(void)
 
 static void in_prepare(void)
 {
-    if (!handlers_act)
+    if (!handlers_act || child_alone)
         return;
     make_and_unmake();
     prepared++;
@@ -47,7 +50,7 @@ static void in_prepare(void)
 
 static void in_parent(void)
 {
-    if (!handlers_act)
+    if (!handlers_act || child_alone)
         return;
     make_and_unmake();
     parented++;
@@ -103,14 +106,14 @@ static int check_child(void)
     return hwt_timer_destroy(parents) == 0 ? 0 : 5;
 }
 
-static int fork_and_wait(void)
+static int in_child_process(int (*check)(void))
 {
     int status = 0;
     pid_t child = fork();
 
     if (child == 0) {
         alarm(15);
-        _exit(check_child());
+        _exit(check());
     }
     if (child < 0 || waitpid(child, &status, 0) != child)
         return -1;
@@ -129,7 +132,7 @@ Test(fork_handlers, that_use_timers)
     cr_assert_eq(hwt_new_timeout(parents, noop_task, NULL, HWT_SEC(60), &parents_pending), 0);
     handlers_act = true;
     for (unsigned round = 1; round <= 3; round++) {
-        cr_assert_eq(fork_and_wait(), 0, "G12");
+        cr_assert_eq(in_child_process(check_child), 0, "G12");
         cr_assert_eq(prepared, round * HANDLERS);
         cr_assert_eq(parented, round * HANDLERS);
         cr_assert_eq(failures, 0);
@@ -140,4 +143,43 @@ Test(fork_handlers, that_use_timers)
     hwt_timeout_cancel(parents_pending);
     hwt_timeout_unref(parents_pending);
     cr_assert_eq(hwt_timer_destroy(parents), 0);
+}
+
+#define NOT_PERMITTED 77
+
+static void give_up(int number)
+{
+    (void)number;
+    _exit(99);
+}
+
+/* Process 1, whose child is process 1 of another namespace; from then on it starts no threads. */
+static int be_first_and_fork(void)
+{
+    parents = worker_timer();
+    if (!parents || hwt_new_timeout(parents, noop_task, NULL, HWT_SEC(60), &parents_pending) != 0)
+        return 98;
+    if (getpid() != 1 || unshare(CLONE_NEWPID) != 0)
+        return NOT_PERMITTED;
+    handlers_act = child_alone = true;
+    return in_child_process(check_child);
+}
+
+static int enter_namespace(void)
+{
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+        return NOT_PERMITTED;
+    return in_child_process(be_first_and_fork);
+}
+
+Test(fork_handlers, in_a_child_with_the_number_of_its_parent)
+{
+    int result;
+
+    signal(SIGALRM, give_up); /* which process 1 survives otherwise */
+    pthread_atfork(in_prepare, in_parent, late_in_child);
+    result = in_child_process(enter_namespace);
+    if (result == NOT_PERMITTED)
+        cr_skip_test("no PID namespaces here");
+    cr_assert_eq(result, 0, "G12, C14: %d", result);
 }
