@@ -79,26 +79,34 @@ static __attribute__((noinline)) enum cancel_win cancel_as_guest(hwt_timeout *ti
 }
 
 /* Won while pending, or not yet. */
-static __attribute__((noinline)) bool cancel_further(hwt_timeout *timeout, bool pending)
+static __attribute__((noinline)) enum cancel_win cancel_further(hwt_timeout *timeout, bool pending)
 {
-    enum cancel_win win = CANCEL_PENDING;
+    if (!pending)
+        return timeout_has_ended(timeout) ? CANCEL_LOST : cancel_as_guest(timeout);
+    cancel_pending(timeout);
+    return CANCEL_PENDING;
+}
 
-    if (pending)
-        cancel_pending(timeout);
-    else if (timeout_has_ended(timeout) || (win = cancel_as_guest(timeout)) == CANCEL_LOST)
-        return false;
-    if (unlikely(timeout->flags & FLAG_EXTENDED) && win != CANCEL_RUNNING)
-        run_last_words(timeout); /* while it runs its arg is in use: that is up to who runs it */
-    return true;
+/* Once it is won, and taken away, its timer may be destroyed, and the shell be another one's. */
+static __attribute__((noinline)) bool cancel_extended(hwt_timeout *timeout)
+{
+    uint32_t life = load_relaxed(&timeout->timer->lives);
+    enum cancel_win win = cancel_further(timeout, timeout_cancel_pending(timeout));
+
+    if (win != CANCEL_LOST && win != CANCEL_RUNNING) /* its arg is in use: up to who runs it */
+        run_last_words(timeout, life);
+    return win != CANCEL_LOST;
 }
 
 HOT bool cancel(hwt_timeout *timeout)
 {
-    bool pending = likely(timeout_cancel_pending(timeout));
+    bool pending;
 
-    if (unlikely(!pending) || unlikely(timeout->flags & FLAG_EXTENDED) ||
-        unlikely(timeout->timer->max_pending))
-        return cancel_further(timeout, pending);
+    if (unlikely(timeout->flags & FLAG_EXTENDED))
+        return cancel_extended(timeout);
+    pending = likely(timeout_cancel_pending(timeout));
+    if (unlikely(!pending) || unlikely(timeout->timer->max_pending))
+        return cancel_further(timeout, pending) != CANCEL_LOST;
     return take_away(timeout);
 }
 

@@ -91,10 +91,9 @@ static void leave_last_words(void *left)
     release_call(release);
 }
 
-void run_last_words(hwt_timeout *timeout)
+void run_last_words(hwt_timeout *timeout, uint32_t life)
 {
-    struct hook_frame frame = {timeout, timeout->timer, load_relaxed(&timeout->timer->lives),
-                               hook_frames};
+    struct hook_frame frame = {timeout, timeout->timer, life, hook_frames};
     struct guard guard GUARDED = {.leave = leave_last_words, .what = &frame};
 
     add_relaxed(&timeout->refs, 1);

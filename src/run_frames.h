@@ -45,7 +45,10 @@ struct run_frame *run_frame_of(const hwt_timeout *timeout);
 
 /* Whoever ended it otherwise than by its last run: calls its hook, if it has one (G10). */
 void run_hook(hwt_timeout *timeout);
-/* The same, and then the runtime needs its argument no more (G16). By who has a handle. */
-void run_last_words(hwt_timeout *timeout);
+/*
+ * The same, and then the runtime needs its argument no more (G16). By who has a handle. `life`: its
+ * timer's `lives`, read before the word was won.
+ */
+void run_last_words(hwt_timeout *timeout, uint32_t life);
 
 #endif

@@ -4,7 +4,7 @@
  *
  * A timer's shell (this struct) is type-stable: destroy keeps it for the next create instead of
  * giving it back to malloc, so that a handle which outlives its timer (G9) may still read
- * `generation` and sign in with `guests`. Everything it points to is freed.
+ * `generation` and `lives`, and sign in with `guests`. Everything it points to is freed.
  */
 #ifndef HWT_TIMER_H
 #define HWT_TIMER_H

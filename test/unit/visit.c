@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* LDFLAGS: -Wl,--wrap=run_last_words */
 /* hwt_timer_visit, since 1.1: each timeout that is pending, once (G2, G12, C13, C18). */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -411,35 +412,63 @@ WHEEL_TEST(visit, errors)
     rig_close(&r);
 }
 
-/* Its timer ends while the hook is on, and the next one has the same place in memory. */
+/* Its timer ends, and the next one has the same place in memory. */
+static void begin_the_next_timer(rig *r)
+{
+    hwt_timer *timer = r->timer;
+
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    cr_assert_eq(rig_start(r, HWT_WHEEL_HIERARCHICAL, 0), 0);
+    cr_assert_eq(r->timer, timer, "or this asks nothing");
+}
+
+static bool ends_before_the_hook;
+
+/* Another thread does, when this one has won the timeout and taken it away. */
+void __real_run_last_words(hwt_timeout *timeout, uint32_t life);
+void __wrap_run_last_words(hwt_timeout *timeout, uint32_t life);
+void __wrap_run_last_words(hwt_timeout *timeout, uint32_t life)
+{
+    if (ends_before_the_hook)
+        begin_the_next_timer(hwt_timeout_arg(timeout));
+    __real_run_last_words(timeout, life);
+}
+
 static void visit_the_next_timer(hwt_timeout *timeout, void *arg)
 {
     rig *r = arg;
 
-    cr_assert_eq(hwt_timer_destroy(hwt_timeout_timer(timeout)), 0);
-    cr_assert_eq(rig_start(r, HWT_WHEEL_HIERARCHICAL, 0), 0);
-    cr_assert_eq(r->timer, hwt_timeout_timer(timeout), "or this asks nothing");
+    (void)timeout;
+    if (!ends_before_the_hook)
+        begin_the_next_timer(r);
     result = hwt_timer_visit(r->timer, see, NULL);
 }
 
+/* C10 */
 WHEEL_TEST(visit, a_hook_is_not_inside_the_next_timer)
 {
     hwt_timeout *timeout = NULL;
     hwt_spec spec;
     rig r;
 
-    cr_assert_eq(rig_start(&r, wheel, 0), 0);
-    hwt_spec_init(&spec);
-    spec.task = noop_task;
-    spec.cancelled = visit_the_next_timer;
-    spec.arg = &r;
-    spec.delay_ns = HWT_SEC(60);
-    cr_assert_eq(hwt_schedule(r.timer, &spec, &timeout), 0);
-    result = 1;
-    cr_assert(hwt_timeout_cancel(timeout));
-    cr_assert_eq(result, 0);
-    hwt_timeout_unref(timeout);
-    rig_close(&r);
+    for (int way = 0; way < 4; way++) {
+        ends_before_the_hook = way & 1;
+        cr_assert_eq(rig_start(&r, wheel, 0), 0);
+        hwt_spec_init(&spec);
+        spec.task = noop_task;
+        spec.cancelled = visit_the_next_timer;
+        spec.arg = &r;
+        spec.delay_ns = HWT_SEC(60);
+        cr_assert_eq(hwt_schedule(r.timer, &spec, &timeout), 0);
+        if (way & 2) /* the wheel has it */
+            cr_assert_eq(rig_advance_by(&r, HWT_SEC(59)), 0);
+        result = 1;
+        cr_assert(hwt_timeout_cancel(timeout));
+        cr_assert_eq(result, 0, "way %d: %d", way, (int)result);
+        hwt_timeout_unref(timeout);
+        ends_before_the_hook = false;
+        rig_close(&r);
+    }
 }
 
 static void *advance_main(void *arg)
