@@ -125,7 +125,7 @@ static void end_pass(hwt_timer *timer)
     w->pass_limit = 0;
     w->visited = false;
 #ifdef HWT_DEBUG
-    wheel_check(w->wheel);
+    wheel_check_on(w->wheel);
 #endif
 }
 

@@ -65,7 +65,8 @@ struct wheel_ops {
     void (*prepare)(struct wheel *wheel);
     hwt_timeout *(*pop)(struct wheel *wheel);                           /* any one; NULL: empty */
     void (*visit)(struct wheel *wheel, bucket_see *see, void *context); /* shows each */
-    size_t (*check)(struct wheel *wheel);
+    /* Validates slots from *at on, `most` of them, or to the last; counts what is in them. */
+    size_t (*check)(struct wheel *wheel, size_t *at, size_t most);
 };
 
 struct wheel {
@@ -89,6 +90,9 @@ struct wheel {
     struct sighting shown;   /* out of its slot, for a visitor */
     struct crowd crowd;
     uint64_t notable; /* who is filed before that may be for the witness or the crowd to note */
+#ifdef HWT_DEBUG
+    size_t checked, check_at; /* passes, up to CHECK_ALL; the slot to go on at (wheel_check_on) */
+#endif
 };
 
 /* What is to be filed together: what filing one touches is fetched while others are looked at. */
@@ -220,6 +224,12 @@ static inline void wheel_end_show(struct wheel *wheel)
 hwt_timeout *wheel_pop(struct wheel *wheel);
 /* Validator of debug builds and tests: counts the timeouts that are not noticed. */
 size_t wheel_check(struct wheel *wheel);
+#ifdef HWT_DEBUG
+/* After a pass: all of it after the first few, then what is short, and the slots by and by. */
+#define CHECK_ALL   256 /* passes */
+#define CHECK_SLOTS 64  /* after each other one */
+void wheel_check_on(struct wheel *wheel);
+#endif
 
 /* The tick at which a deadline is due; the time of a tick. */
 static inline uint64_t wheel_tick_floor(const struct wheel *wheel, uint64_t ns)

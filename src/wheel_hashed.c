@@ -264,17 +264,19 @@ static void show_all(struct wheel *wheel, bucket_see *see, void *context)
         bucket_visit(&w->slot[slot], see, context, &wheel->shown);
 }
 
-static size_t check(struct wheel *wheel)
+static size_t check(struct wheel *wheel, size_t *at, size_t most)
 {
     struct hashed *w = hashed(wheel);
     size_t total = 0;
 
     hwt_assert(bucket_is_empty(&w->due));
-    for (uint32_t slot = 0; slot < w->slots; slot++) {
-        size_t count = bucket_check(&w->slot[slot]);
-        hwt_assert(count == 0 || w->tree[w->slots + slot] != 0);
+    for (; *at < w->slots && most > 0; ++*at, most--) {
+        size_t count = bucket_check(&w->slot[*at]);
+        hwt_assert(count == 0 || w->tree[w->slots + *at] != 0);
         total += count;
     }
+    if (*at == w->slots)
+        *at = 0;
     return total;
 }
 

@@ -228,23 +228,34 @@ static void show_all(struct wheel *wheel, bucket_see *see, void *context)
     }
 }
 
-static size_t check(struct wheel *wheel)
+static size_t check_slot(const struct hierarchical *w, const struct level *level, uint64_t here,
+                         uint64_t slot)
+{
+    struct bucket *bucket = level_bucket(level, slot);
+    size_t count = bucket_check(bucket);
+
+    hwt_assert(count == 0 || level_is_marked(level, slot));
+    hwt_assert(!bucket_has_chunks(bucket) || level_is_marked(level, slot)); /* insert */
+    hwt_assert(count == 0 || level == w->level || slot != here);
+    hwt_assert(count == 0 || level == w->level || w->coming <= coming_tick(level, slot));
+    (void)w, (void)here;
+    return count;
+}
+
+/* The slots of all levels, one level after the other, as they lie in memory. */
+static size_t check(struct wheel *wheel, size_t *at, size_t most)
 {
     struct hierarchical *w = hierarchical(wheel);
-    size_t total = 0;
+    size_t total = 0, first = 0;
 
-    for (struct level *level = w->level; level < levels_end(w); level++) {
+    for (const struct level *level = w->level; level < levels_end(w); level++) {
         uint64_t here = current_slot(w, level);
-        for (uint64_t slot = here; slot - here <= level->mask; slot++) {
-            struct bucket *bucket = level_bucket(level, slot);
-            size_t count = bucket_check(bucket);
-            hwt_assert(count == 0 || level_is_marked(level, slot));
-            hwt_assert(!bucket_has_chunks(bucket) || level_is_marked(level, slot)); /* insert */
-            hwt_assert(count == 0 || level == w->level || slot != here);
-            hwt_assert(count == 0 || level == w->level || w->coming <= coming_tick(level, slot));
-            total += count;
-        }
+        for (; *at - first <= level->mask && most > 0; ++*at, most--)
+            total += check_slot(w, level, here, here + ((*at - first - here) & level->mask));
+        first += level->mask + 1;
     }
+    if (*at == first)
+        *at = 0;
     return total + ladder_check(&w->ladder);
 }
 

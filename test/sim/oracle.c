@@ -344,21 +344,19 @@ bool oracle_worker_is_over(void)
 }
 
 /*
- * What worker.o calls for wheel_check: the validators of wheel, agenda and buckets after a pass, at
- * one moment; not while something that they look at is still on its way to memory.
+ * What pass.o calls for wheel_check_on: the validators of all of wheel, agenda and buckets after a
+ * pass, at one moment; not while something that they look at is still on its way to memory.
  */
-size_t sim_wheel_check(struct wheel *wheel);
-size_t sim_wheel_check(struct wheel *wheel)
+void sim_wheel_check(struct wheel *wheel);
+void sim_wheel_check(struct wheel *wheel)
 {
     struct sim_thread *me = sim_current;
-    size_t count = 0;
 
     if (!me || me->buffered)
-        return 0;
+        return;
     sim_current = NULL;
-    count = wheel_check(wheel);
+    (void)wheel_check(wheel);
     sim_current = me;
-    return count;
 }
 
 /*

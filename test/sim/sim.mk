@@ -16,7 +16,7 @@ ifeq ($(KIND),sim)
 $(SIM_POOL): sections := --rename-section .text=hwt_pool
 $(O)/sim/lane_sweep.o $(O)/sim/bucket_look.o $(O)/sim/crowd.o $(O)/sim/wheel.o $(O)/sim/answer.o: sections := --rename-section .text=hwt_peek
 $(O)/sim/poison.o: sections := --rename-section .text=hwt_debug
-$(O)/sim/pass.o: sections := --redefine-sym wheel_check=sim_wheel_check
+$(O)/sim/pass.o: sections := --redefine-sym wheel_check_on=sim_wheel_check
 $(SIM_TEXT): $(O)/sim/%.o: $(O)/src/%.o
 	@mkdir -p $(@D)
 	$(Q)$(OBJCOPY) $(sections) $< $@

@@ -6,6 +6,11 @@
  */
 #include "wheel_walk.h"
 
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #define TICK HWT_MSEC(1)
 
 TestSuite(wheel, .init = test_arm);
@@ -123,3 +128,57 @@ Test(wheel, tick_of_a_deadline)
         wheel_destroy(wheel);
     }
 }
+
+/* ---- the validator of debug builds ---- */
+
+#ifdef HWT_DEBUG
+/* _exit: what the library aborts for ends this child. */
+static void found(int signal)
+{
+    (void)signal;
+    _exit(0);
+}
+
+static void found_at_once(int signal)
+{
+    (void)signal;
+    _exit(2);
+}
+
+/* A timeout that says that it is elsewhere. */
+static _Noreturn void go_on_after_damage(hwt_wheel_kind kind, uint32_t slots)
+{
+    struct oracle o;
+    hwt_timeout *timeout;
+
+    oracle_open(&o, kind, HWT_MSEC(1), slots, 0, 10);
+    timeout = oracle_insert(&o, HWT_MSEC(slots - slots / 4));
+    for (unsigned i = 0; i < CHECK_ALL; i++)
+        wheel_check_on(o.wheel);
+    o.wheel->check_at = 0;
+    timeout->where ^= 64;
+    signal(SIGABRT, found_at_once);
+    wheel_check_on(o.wheel);
+    signal(SIGABRT, found);
+    for (unsigned i = 0; i < slots / CHECK_SLOTS; i++)
+        wheel_check_on(o.wheel);
+    _exit(1);
+}
+
+/* A few slots after each pass, and after so many passes what is wrong has been seen. */
+WHEEL_TEST(wheel, is_looked_through_a_few_slots_at_a_time)
+{
+    int status = -1;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0)
+        go_on_after_damage(wheel, 1024);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status), "it is looked for beyond its end");
+    cr_assert_neq(WEXITSTATUS(status), 1, "it is not found");
+    cr_assert_neq(WEXITSTATUS(status), 2, "all of it was looked at");
+}
+#endif
