@@ -73,7 +73,8 @@ static struct {
     _Atomic uint32_t todo;       /* ... and those of the last one that are to be brought home */
     uint32_t again;              /* so many windows more, after one that had many */
     unsigned depot;              /* whose batches go home now, ... */
-    uint32_t pieces;             /* ... and how many pieces of them in a row */
+    uint32_t pieces;             /* ... and how many pieces of them in a row, until that many ... */
+    bool sorted;                 /* ... or all are sorted, and what is, is brought home */
     _Atomic uint32_t looks_left; /* at a few slabs each, when all is at home */
     struct slab *slab;           /* looked at last */
 } ease;
@@ -92,11 +93,13 @@ static void end_easing(void)
 
 bool pool_bring_sorted(void)
 {
+    bool brought;
+
     if (!begin_easing())
         return false;
-    slab_sort_end(&ease_sorter);
+    brought = slab_sort_end_some(&ease_sorter, EASE_BATCHES);
     end_easing();
-    return true;
+    return brought;
 }
 
 /* ---- all at once ---- */
@@ -265,7 +268,7 @@ static void end_window(void)
         ease.again--;
     ease.looks = 0;
     store_relaxed(&ease.todo, todo);
-    if (todo > 0)
+    if (todo > 0 || ease.sorted)
         look_at_all_slabs();
 }
 
@@ -289,7 +292,6 @@ void pool_ease(void)
 /* To the next one that holds something, of a few. */
 static void go_to_next_depot(void)
 {
-    slab_sort_end(&ease_sorter);
     ease.pieces = 0;
     for (unsigned looks = 0; looks < SURVEY_MOST; looks++) {
         ease.depot = (ease.depot + 1) % depots_used();
@@ -303,7 +305,15 @@ static void sort_some(void)
     size_t most = SIZE_MAX;
     bool more = sort_portion(&ease_sorter, ease.depot, EASE_BATCHES, &most);
 
-    if (!more || ++ease.pieces == EASE_TURN)
+    ease.sorted = true;
+    ease.pieces = more ? ease.pieces + 1 : EASE_TURN;
+}
+
+/* Then what comes from the next depot goes apart from that. */
+static void bring_some_sorted(void)
+{
+    ease.sorted = slab_sort_end_some(&ease_sorter, EASE_BATCHES);
+    if (!ease.sorted)
         go_to_next_depot();
 }
 
@@ -319,11 +329,12 @@ static void bring_some_home(void)
 {
     uint32_t todo = load_relaxed(&ease.todo);
 
-    if (todo > 0) {
+    if (ease.sorted && (todo == 0 || ease.pieces >= EASE_TURN)) {
+        bring_some_sorted();
+    } else if (todo > 0) {
         sort_some();
         store_relaxed(&ease.todo, todo - (todo < EASE_BATCHES ? todo : EASE_BATCHES));
     } else {
-        slab_sort_end(&ease_sorter);
         store_relaxed(&ease.looks_left, load_relaxed(&ease.looks_left) - 1);
     }
     if (slab_vacate_one(&ease.slab, kept_for_reservations()))

@@ -54,7 +54,7 @@
 #define EASE_WINDOW     8    /* looks, in which what is not used is not needed ... */
 #define EASE_KEEP       256  /* ... but so many batches, which stay, ... */
 #define EASE_AGAIN      2    /* ... but for so many windows after one with more ... */
-#define EASE_BATCHES    12   /* ... and so many go home at a time, ... */
+#define EASE_BATCHES    6    /* ... and so many go home at a time, ... */
 #define EASE_TURN       64   /* ... so many times from one depot before it is the next one's turn */
 #define RESERVE_THREADS 64   /* whose magazines may be full */
 #define POOL_TRIM_ABOVE 16384

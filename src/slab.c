@@ -125,12 +125,22 @@ void slab_sort(const struct slab_sorter *sorter, hwt_timeout *block)
         bring(bin);
 }
 
+bool slab_sort_end_some(const struct slab_sorter *sorter, unsigned most)
+{
+    unsigned brought = 0;
+
+    for (unsigned i = 0; i < sorter->bins && brought < most; i++) {
+        if (sorter->bin[i].length > 0) {
+            bring(&sorter->bin[i]);
+            brought++;
+        }
+    }
+    return brought > 0;
+}
+
 void slab_sort_end(const struct slab_sorter *sorter)
 {
-    for (unsigned i = 0; i < sorter->bins; i++) {
-        if (sorter->bin[i].length > 0)
-            bring(&sorter->bin[i]);
-    }
+    (void)slab_sort_end_some(sorter, sorter->bins);
 }
 
 /* ---- vacating ---- */

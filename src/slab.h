@@ -71,6 +71,8 @@ struct slab_sorter {
 };
 void slab_sort(const struct slab_sorter *sorter, hwt_timeout *block);
 void slab_sort_end(const struct slab_sorter *sorter);
+/* So many bins at most. False: there is nothing in any of them. */
+bool slab_sort_end_some(const struct slab_sorter *sorter, unsigned most);
 
 /*
  * Gives back the pages of slabs all of whose blocks have come home, but leaves `keep` blocks with
