@@ -74,8 +74,8 @@ static struct {
     uint32_t again;              /* so many windows more, after one that had many */
     unsigned depot;              /* whose batches go home now, ... */
     uint32_t pieces;             /* ... and how many pieces of them in a row, until that many ... */
-    bool sorted;                 /* ... or all are sorted, and what is, is brought home */
-    _Atomic uint32_t looks_left; /* at a few slabs each, when all is at home */
+    bool sorted;                 /* ... or all are sorted, and what is, is brought home: then ... */
+    _Atomic uint32_t looks_left; /* ... come so many looks, at a few slabs each */
     struct slab *slab;           /* looked at last */
 } ease;
 
@@ -268,7 +268,7 @@ static void end_window(void)
         ease.again--;
     ease.looks = 0;
     store_relaxed(&ease.todo, todo);
-    if (todo > 0 || ease.sorted)
+    if (todo > 0)
         look_at_all_slabs();
 }
 

@@ -223,7 +223,7 @@ static inline uint64_t timer_sign_in(hwt_timer *timer)
 
 static inline void timer_sign_out(hwt_timer *timer, uint64_t guest)
 {
-    sub_acq_rel(&timer->guests, guest); /* pairs with stop's look at `guests` */
+    sub_acq_rel(&timer->guests, guest); /* pairs with the looks of stop and of a visit */
 }
 
 /*

@@ -764,30 +764,26 @@ struct next : rl::test_suite<next, THREADS> {
         return least(bystander, least(filed[1], load_acquire(wheel) ? filed[0] : never));
     }
 
-    unsigned lanes_earliest()
+    /* Of `earliest`, or `moved`. */
+    unsigned told_by_lanes(rl::atomic<unsigned> *of)
     {
         unsigned deadline = never;
 
-        if (mutant == RAISED_ABOVE_LANES)
-            return never;
         for (unsigned i = 0; i < LANES; i++) {
             if (is_used(i))
-                deadline = least(deadline, load_seq(earliest[i]));
+                deadline = least(deadline, load_seq(of[i]));
         }
         return deadline;
     }
 
+    unsigned lanes_earliest()
+    {
+        return mutant == RAISED_ABOVE_LANES ? never : told_by_lanes(earliest);
+    }
+
     unsigned lanes_moved()
     {
-        unsigned deadline = never;
-
-        if (mutant == MOVED_NOT_AHEAD)
-            return never;
-        for (unsigned i = 0; i < LANES; i++) {
-            if (is_used(i))
-                deadline = least(deadline, load_seq(moved[i]));
-        }
-        return deadline;
+        return mutant == MOVED_NOT_AHEAD ? never : told_by_lanes(moved);
     }
 
     bool more_is_promised()

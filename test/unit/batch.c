@@ -9,25 +9,13 @@
 
 #include "depot.h"
 #include "pool.h"
-#include "support.h"
+#include "support_pool.h"
 
 #define SOME 4096
 
 static hwt_timeout *block[SOME];
 
-static uint64_t none_pending(const void *owner)
-{
-    (void)owner;
-    return 0;
-}
-
-static void prepare(void)
-{
-    test_arm();
-    cr_assert_eq(pool_prepare(), 0);
-}
-
-TestSuite(batch, .init = prepare);
+TestSuite(batch, .init = pool_arm);
 
 /* Not in the order of their addresses. */
 static void take_some(void)
@@ -247,7 +235,7 @@ Test(batch, so_does_a_thread_that_gives_more_than_it_keeps)
 /* Sorted by their slabs, of which there is one here. */
 Test(batch, so_does_who_brings_them_home)
 {
-    static struct pool_reservation one = {.count = 1, .pending = none_pending};
+    static struct pool_reservation one = {.count = 1, .pending = pool_none_pending};
     struct slab_batches home;
     unsigned blocks = 0;
 

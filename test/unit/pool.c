@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "pool.h"
-#include "support.h"
+#include "support_pool.h"
 
 static _Atomic bool memory_is_short;
 static atomic_uint allocations;
@@ -26,32 +26,20 @@ void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_
                                          : __real_mmap(at, size, protection, flags, fd, offset);
 }
 
-static void prepare(void)
-{
-    test_arm();
-    cr_assert_eq(pool_prepare(), 0);
-}
-
-static uint64_t none_pending(const void *owner)
-{
-    (void)owner;
-    return 0;
-}
-
 static int reserve(size_t count)
 {
     struct pool_reservation *reservation = calloc(1, sizeof *reservation);
 
     int result;
 
-    *reservation = (struct pool_reservation){.count = count, .pending = none_pending};
+    *reservation = (struct pool_reservation){.count = count, .pending = pool_none_pending};
     result = pool_reserve(reservation); /* open to the end */
     if (result != 0 || count == 0)
         free(reservation);
     return result;
 }
 
-TestSuite(pool, .init = prepare);
+TestSuite(pool, .init = pool_arm);
 
 /* ---- blocks in hand; each carries its owner's mark, so that one handed out twice shows ---- */
 

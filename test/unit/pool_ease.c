@@ -7,39 +7,32 @@
 #include <stdlib.h>
 
 #include "pool.h"
-#include "support.h"
+#include "support_pool.h"
 
 #define CROWD 300000 /* 18 MB, ten slabs */
 
-static uint64_t none_pending(const void *owner)
-{
-    (void)owner;
-    return 0;
-}
+TestSuite(pool_ease, .init = pool_arm);
 
-static void prepare(void)
-{
-    test_arm();
-    cr_assert_eq(pool_prepare(), 0);
-}
-
-TestSuite(pool_ease, .init = prepare);
-
-/* They end in any order, so that each batch has blocks of all slabs. */
-static void have_a_crowd(uint64_t seed)
+/* They end in any order, so that each batch has blocks of all slabs; all but some. */
+static void have_a_crowd_that_leaves(size_t left, uint64_t seed)
 {
     hwt_timeout **block = calloc(CROWD, sizeof *block);
 
     cr_assert_not_null(block);
     for (size_t i = 0; i < CROWD; i++)
         cr_assert_not_null(block[i] = pool_take());
-    for (size_t i = CROWD; i-- > 0;) {
+    for (size_t i = CROWD; i-- > left;) {
         size_t any = test_random_below(&seed, i + 1);
         pool_give(block[any]);
         block[any] = block[i];
     }
     pool_flush();
     free(block);
+}
+
+static void have_a_crowd(uint64_t seed)
+{
+    have_a_crowd_that_leaves(0, seed);
 }
 
 /* Three windows; how many pieces it took. */
@@ -96,8 +89,18 @@ Test(pool_ease, loses_nothing)
     cr_assert_leq(slab_total(), total + SLAB_BLOCKS);
 }
 
-/* What is half sorted comes home with the rest: by a trim, or when the window after has no more. */
-Test(pool_ease, leaves_nothing_half_sorted)
+/* What makes no whole batch is brought home, too. */
+Test(pool_ease, leaves_nothing_sorted)
+{
+    enum { LEFT = 40 };
+
+    have_a_crowd_that_leaves(LEFT, 9);
+    ease();
+    cr_assert_eq(slab_total() - slab_available(), LEFT);
+}
+
+/* What is half sorted comes home by a trim. */
+Test(pool_ease, leaves_nothing_half_sorted_to_a_trim)
 {
     have_a_crowd(5);
     for (unsigned i = 0; i < EASE_WINDOW; i++)
@@ -111,7 +114,7 @@ Test(pool_ease, leaves_nothing_half_sorted)
 /* So many keep their pages, and no more. */
 Test(pool_ease, beside_a_reserve)
 {
-    struct pool_reservation reservation = {.count = CROWD / 3, .pending = none_pending};
+    struct pool_reservation reservation = {.count = CROWD / 3, .pending = pool_none_pending};
     size_t before = held();
 
     cr_assert_eq(pool_reserve(&reservation), 0);

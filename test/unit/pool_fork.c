@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "pool.h"
-#include "support.h"
+#include "support_pool.h"
 
 #define CROWD 150000
 
@@ -40,13 +40,7 @@ void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_
                                          : __real_mmap(at, size, protection, flags, fd, offset);
 }
 
-static void prepare(void)
-{
-    test_arm();
-    cr_assert_eq(pool_prepare(), 0);
-}
-
-TestSuite(pool_fork, .init = prepare);
+TestSuite(pool_fork, .init = pool_arm);
 
 /* True: all could be had, and are back. */
 static bool take_and_give(size_t count)
@@ -65,15 +59,9 @@ static bool take_and_give(size_t count)
     return have == count;
 }
 
-static uint64_t none_pending(const void *owner)
-{
-    (void)owner;
-    return 0;
-}
-
 static bool reserve_and_use(size_t count)
 {
-    struct pool_reservation reservation = {.count = count, .pending = none_pending};
+    struct pool_reservation reservation = {.count = count, .pending = pool_none_pending};
     bool good = pool_reserve(&reservation) == 0 && take_and_give(count);
 
     pool_unreserve(&reservation);

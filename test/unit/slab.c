@@ -14,7 +14,7 @@
 
 #include "pool.h"
 #include "slab_word.h"
-#include "support.h"
+#include "support_pool.h"
 
 enum { POPULATE = 23 };
 
@@ -305,15 +305,9 @@ Test(slab, what_was_given_back_is_not_ready)
     cr_assert(next_slab()->small);
 }
 
-static uint64_t none_pending(const void *owner)
-{
-    (void)owner;
-    return 0;
-}
-
 Test(slab, a_reserve_is_ready)
 {
-    struct pool_reservation reservation = {.count = 1000, .pending = none_pending};
+    struct pool_reservation reservation = {.count = 1000, .pending = pool_none_pending};
     const struct slab *slab = give_one_back();
 
     cr_assert_eq(pool_reserve(&reservation), 0);
@@ -324,7 +318,7 @@ Test(slab, a_reserve_is_ready)
 /* What is mapped for one has huge pages, all of it. */
 Test(slab, a_reserve_has_no_spare_slabs)
 {
-    struct pool_reservation reservation = {.count = 2 * SLAB_BLOCKS, .pending = none_pending};
+    struct pool_reservation reservation = {.count = 2 * SLAB_BLOCKS, .pending = pool_none_pending};
 
     cr_assert_eq(pool_reserve(&reservation), 0);
     for (const struct slab *slab = slab_newest(); !is_first(slab); slab = slab->next)
