@@ -178,8 +178,10 @@ typedef struct hwt_config {
     void *executor;          /* its first argument */
     const char *thread_name; /* default "hwt-worker"; 15 bytes are used */
     /*
-     * Affinity, scheduling, stack of the worker; copied. A signal mask in it does not count. Of the
-     * stack it takes up to 24 KB itself, and so does hwt_timer_advance: a task has the rest.
+     * Affinity, scheduling, stack of the worker; copied. A signal mask in it does not count. What
+     * it does not set, and NULL sets nothing, the worker has from the thread that starts it: bound
+     * to a CPU if the first to schedule is, unless hwt_timer_start was called before by another.
+     * Of the stack it takes up to 24 KB itself, and so does hwt_timer_advance: a task has the rest.
      */
     const pthread_attr_t *thread_attr;
     /*

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the manners of the worker's thread (G13) mean for a task: faults in it, the threads and
- * processes that it starts; and that worker_start may change them.
+ * processes that it starts; and that worker_start may change them. What it has from who starts it.
  */
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -123,6 +124,82 @@ Test(worker_inherit, a_mask_in_the_attributes_does_not_count)
     pthread_attr_destroy(&attr);
 }
 #endif
+
+/* ---- CPUs and policy, where no attributes set them ---- */
+
+typedef struct place {
+    int cpus, policy;
+    atomic_uint done;
+} place;
+
+static int cpus_of_this_thread(void)
+{
+    cpu_set_t cpus;
+
+    return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : -1;
+}
+
+static int policy_of_this_thread(void)
+{
+    struct sched_param unused;
+    int policy;
+
+    return pthread_getschedparam(pthread_self(), &policy, &unused) == 0 ? policy : -1;
+}
+
+static void look_where(hwt_timeout *timeout, void *arg)
+{
+    place *p = arg;
+
+    (void)timeout;
+    p->cpus = cpus_of_this_thread();
+    p->policy = policy_of_this_thread();
+    atomic_fetch_add(&p->done, 1);
+}
+
+/* A thread bound to one CPU, with a policy of its own, schedules the first timeout. */
+static void *schedule_bound(void *timer)
+{
+    struct sched_param none = {0};
+    cpu_set_t one;
+    place *p = calloc(1, sizeof *p);
+
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    cr_assert_eq(pthread_setschedparam(pthread_self(), SCHED_BATCH, &none), 0);
+    cr_assert_eq(hwt_new_timeout(timer, look_where, p, 0, NULL), 0);
+    cr_assert(wait_count(&p->done, 1));
+    return p;
+}
+
+static place where_it_runs(bool start)
+{
+    hwt_timer *timer;
+    pthread_t thread;
+    void *seen;
+    place p;
+
+    cr_assert_eq(hwt_timer_create(&timer, NULL), 0);
+    if (start)
+        cr_assert_eq(hwt_timer_start(timer), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, schedule_bound, timer), 0);
+    cr_assert_eq(pthread_join(thread, &seen), 0);
+    p = *(place *)seen;
+    free(seen);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    return p;
+}
+
+Test(worker_inherit, affinity_and_policy_of_who_starts_it)
+{
+    place lazy = where_it_runs(false), started = where_it_runs(true);
+
+    cr_expect_eq(lazy.cpus, 1);
+    cr_expect_eq(lazy.policy, SCHED_BATCH);
+    cr_expect_eq(started.cpus, cpus_of_this_thread());
+    cr_expect_eq(started.policy, policy_of_this_thread());
+}
 
 /* ---- faults ---- */
 
