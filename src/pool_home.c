@@ -371,11 +371,9 @@ void pool_before_fork(void)
 void pool_after_fork(bool child)
 {
     slab_after_fork(child);
-    if (!child) {
-        unlock();
+    unlock();
+    if (!child)
         return;
-    }
-    pthread_mutex_init(&reserving, NULL);
     reservations = NULL;
     store_relaxed(&reserved, 0);
     if (load_relaxed(&ease.busy)) /* who was at it is not in the child */

@@ -88,8 +88,6 @@ void registry_after_fork(bool child)
     if (child) {
         alive = 0;
         dismiss_guests();
-        pthread_mutex_init(&lock, NULL);
-    } else {
-        pthread_mutex_unlock(&lock);
     }
+    pthread_mutex_unlock(&lock);
 }

@@ -159,11 +159,9 @@ void slab_before_fork(void)
 void slab_after_fork(bool child)
 {
     forking = false;
-    if (!child) {
-        slab_map_unlock();
+    slab_map_unlock();
+    if (!child)
         return;
-    }
-    pthread_mutex_init(&growth, NULL);
     slab_reopen_all();
     slab_promise_nothing();
 }

@@ -2,7 +2,9 @@
 /*
  * G12: the process forks again and again while other threads schedule and cancel, from outside and
  * from inside a task. In the child the parent's timer is dead and says so, a timer of its own
- * works, and nothing hangs; the parent's ledger balances at the end.
+ * works, and nothing hangs; the parent's ledger balances at the end. Before all that a process with
+ * one thread forks: under a sanitizer, too, other threads of the child take the locks that were
+ * held over the fork.
  */
 #include "stress.h"
 
@@ -115,6 +117,40 @@ __attribute__((noreturn)) static void be_the_child(bool in_task)
     _exit(0);
 }
 
+/* ---- a child of one thread ---- */
+
+/* A reserve of more than there is takes every lock of the process. */
+static void *child_thread(void *arg)
+{
+    hwt_config config;
+    hwt_timer *timer = NULL;
+
+    hwt_config_init(&config);
+    config.reserve = 100000;
+    CHILD_CHECK(hwt_timer_create(&timer, &config) == 0, 40);
+    CHILD_CHECK(hwt_timer_destroy(timer) == 0, 41);
+    return arg;
+}
+
+static void fork_alone(void)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    STRESS_CHECK(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        alarm(60);
+        stress_join(stress_thread(child_thread, NULL));
+        child_uses_timer_of_its_own();
+        exit(0); /* with what a sanitizer has to say */
+    }
+    STRESS_CHECK(waitpid(child, &status, 0) == child, "waitpid: %s", strerror(errno));
+    STRESS_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "G12: a lone thread's child: %#x",
+                 (unsigned)status);
+}
+
+/* ---- beside other threads ---- */
+
 static void fork_once(bool in_task)
 {
     int status = 0;
@@ -175,6 +211,7 @@ int main(int argc, char **argv)
     pthread_t producers[PRODUCERS];
     uint64_t forks = 0;
 
+    fork_alone();
     STRESS_OK(hwt_timer_create(&parent_timer, NULL));
     STRESS_OK(hwt_new_timeout(parent_timer, parent_task, NULL, HWT_SEC(3600), &parent_timeout));
     atomic_fetch_add(&accepted, 1);
