@@ -150,7 +150,8 @@ typedef struct hwt_config {
     /*
      * Timeouts allocated up front: this many can be pending without malloc (those with a hook, a
      * period or a release count twice). Free timeouts are shared by the timers of a process: as
-     * many of them as are reserved keep their memory, that of the others goes back to the system.
+     * many of them as are reserved keep their memory, that of the others goes back to the system,
+     * little by little while many others are submitted, or in destroy: not by time alone.
      */
     size_t reserve;
     hwt_drive drive;
@@ -458,8 +459,9 @@ void hwt_timeout_unref(hwt_timeout *timeout);
  * (and cancel said true: it was periodic or re-armed) has ended too, even while that run goes on;
  * what runs for the last time, when its task has returned. As Go's Reset of a timer that has fired.
  *
- * 0; -EBUSY: it has not ended (hwt_timeout_reschedule moves it); -EINVAL: no handle; else as for
- * hwt_schedule. One thread at a time for each reference.
+ * 0; -EBUSY: it has not ended (hwt_timeout_reschedule moves it; not while its last run is on: then
+ * schedule another one); -EINVAL: no handle; else as for hwt_schedule. One thread at a time for
+ * each reference.
  */
 int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns);
 

@@ -219,6 +219,41 @@ WHEEL_TEST(renew, not_before_its_end)
     rig_close(&r);
 }
 
+static void *move_and_renew(void *arg)
+{
+    hwt_timeout *timeout = arg;
+
+    cr_expect_not(hwt_timeout_reschedule(timeout, 0));
+    cr_expect_eq(hwt_timeout_renew(&timeout, NULL, 0), -EBUSY);
+    cr_expect_eq(timeout, arg);
+    return arg;
+}
+
+static void let_another_thread_try(hwt_timeout *timeout, void *arg)
+{
+    pthread_t thread;
+
+    (*(int *)arg)++;
+    cr_assert_eq(pthread_create(&thread, NULL, move_and_renew, timeout), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+}
+
+/* Neither of the two is for what runs for the last time. */
+WHEEL_TEST(renew, while_its_last_run_is_on)
+{
+    hwt_timeout *timeout = NULL;
+    int runs = 0;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, let_another_thread_try, &runs, TICK, &timeout), 0);
+    cr_assert_eq(rig_advance_by(&r, TICK), 1);
+    cr_assert_eq(rig_advance_by(&r, TICK), 0);
+    cr_assert_eq(runs, 1);
+    hwt_timeout_unref(timeout);
+    rig_close(&r);
+}
+
 static void renew_itself(hwt_timeout *timeout, void *arg)
 {
     *(int *)arg = hwt_timeout_renew(&timeout, NULL, 0);
