@@ -150,8 +150,8 @@ typedef struct hwt_config {
     /*
      * Timeouts allocated up front: this many can be pending without malloc (those with a hook, a
      * period or a release count twice). Free timeouts are shared by the timers of a process: as
-     * many of them as are reserved keep their memory, that of the others goes back to the system,
-     * little by little while many others are submitted, or in destroy: not by time alone.
+     * many of them as are reserved keep their memory, that of the others goes back to the system:
+     * in destroy, and little by little while a worker wakes up for others, or many are submitted.
      */
     size_t reserve;
     hwt_drive drive;

@@ -127,6 +127,17 @@ static bool do_piece(hwt_timer *timer, uint64_t *now)
     return any;
 }
 
+/* Nobody may ask for long, where little is submitted after a peak. */
+void house_look_now(hwt_timer *timer, uint64_t now)
+{
+    struct house *house = &timer->worker.house;
+
+    timer_check_acting(timer);
+    house->look = deadline_after(now, EASE_LOOK_NS);
+    pool_ease_by_time(clock_coarse());
+    house->open = house->open || pool_must_ease();
+}
+
 /*
  * When nothing is left others may ask again, and are heard after a pause: what cannot go, because
  * something is in use yet, is asked for with each part of a segment.

@@ -42,6 +42,13 @@ static inline void house_keep(hwt_timer *timer)
     if (unlikely(timer->worker.house.open))
         house_keep_now(timer);
 }
+/* Before he sleeps: once in a while he looks himself whether there is something. */
+void house_look_now(hwt_timer *timer, uint64_t now);
+static inline void house_look(hwt_timer *timer, uint64_t now)
+{
+    if (unlikely(now >= timer->worker.house.look))
+        house_look_now(timer, now);
+}
 /* When the next one is to be done; or UINT64_MAX. */
 static inline uint64_t house_time(const hwt_timer *timer)
 {

@@ -127,6 +127,8 @@ void pool_trim(void);
  * pages: for every few thousand submissions a look whether there is something to do, ...
  */
 void pool_ease(void);
+/* ... or by a worker now and then, where there are few: by the coarse clock, unless just now, ... */
+void pool_ease_by_time(uint64_t coarse);
 /* ... for every thousand the question whether there is, ... */
 bool pool_must_ease(void);
 /* ... and a piece of it, by any thread. False: there was nothing, or somebody else is at it. */

@@ -69,6 +69,7 @@ static struct {
     _Atomic uint32_t busy; /* somebody is at it: the rest is his, but for a glimpse */
     struct slab_bin bin[SLAB_BINS];
     uint32_t looks;              /* of this window */
+    uint64_t looked;             /* when, the last time that it was by time */
     uint32_t least;              /* batches in the depots, in this window ... */
     _Atomic uint32_t todo;       /* ... and those of the last one that are to be brought home */
     uint32_t again;              /* so many windows more, after one that had many */
@@ -286,6 +287,17 @@ void pool_ease(void)
     if (!begin_easing())
         return;
     look_for_more();
+    end_easing();
+}
+
+void pool_ease_by_time(uint64_t coarse)
+{
+    if (!begin_easing())
+        return;
+    if (coarse - ease.looked >= EASE_LOOK_NS) {
+        ease.looked = coarse;
+        look_for_more();
+    }
     end_easing();
 }
 

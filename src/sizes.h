@@ -59,6 +59,9 @@
 #define RESERVE_THREADS 64   /* whose magazines may be full */
 #define POOL_TRIM_ABOVE 16384
 
+/* A worker who is awake anyway looks what the depots have so often at most; a second. */
+#define EASE_LOOK_NS 1000000000
+
 /*
  * Addresses of memory from the system have no more bits than this, and no tag: so they can be
  * packed with something else in 64 bits. Where the system has only others to offer, there is none.

@@ -55,6 +55,7 @@ struct lead {
 struct house {
     uint64_t next;  /* no piece before */
     uint64_t pause; /* after the last one */
+    uint64_t look;  /* no look before at whether there is something */
     uint64_t took;  /* to make a slab ready, last */
     unsigned small; /* so many more are made so in small pages, since a huge one was dear */
     bool open;      /* there is something to go back */

@@ -178,6 +178,7 @@ static void sleep_until_due(hwt_timer *timer)
 
     file_return_some(timer);
     now = timer_now(timer);
+    house_look(timer, now);
     if (park_has_fd(&timer->park))
         foresee(timer, wakes_are_few(timer, now) ? 0 : timer->park.slack);
     if (!worker_plan(timer, &wake_before))

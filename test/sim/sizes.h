@@ -46,6 +46,7 @@
 #define DEPOTS          2u
 #define PORTION         2
 #define EASE_WINDOW     2
+#define EASE_LOOK_NS    20000
 #define EASE_KEEP       1
 #define EASE_AGAIN      1
 #define EASE_BATCHES    2

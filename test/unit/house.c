@@ -154,6 +154,40 @@ Test(house, it_is_the_worker_who_gives_back)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/* He does so once a second. So that a test need not wait for three windows of that: */
+static void look_as_if_later(void)
+{
+    static uint64_t later;
+
+    later = max_u64(later, clock_coarse());
+    for (unsigned looks = 0; looks < EASE_WINDOW; looks++)
+        pool_ease_by_time(later += EASE_LOOK_NS);
+}
+
+/* Nothing is submitted after the peak: one period is enough. */
+Test(house, while_he_wakes_up_for_others)
+{
+    enum { WINDOWS = 3, TENTHS = 600 };
+    const size_t third = many() * sizeof(hwt_timeout) / 3;
+    hwt_timer *timer = open_timer(HWT_DRIVE_WORKER, 0);
+    hwt_spec period;
+
+    have_a_peak(timer);
+    pool_flush();
+    hwt_spec_init(&period);
+    period.task = noop_task;
+    period.period_ns = HWT_MSEC(10);
+    cr_assert_eq(hwt_schedule(timer, &period, NULL), 0);
+    for (unsigned tries = 0; by_others < third && !getenv("HWT_VALGRIND"); tries++) {
+        cr_assert_lt(tries, TENTHS, "only %zu of %zu", (size_t)by_others, third);
+        if (tries < WINDOWS)
+            look_as_if_later();
+        sleep_ms(100);
+    }
+    cr_assert_eq(by_producer, 0, "a look gave memory back");
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
 /* Whatever way a submission goes: here each has its place counted. */
 Test(house, he_is_asked_by_all_submissions)
 {
