@@ -259,7 +259,8 @@ int hwt_timer_destroy(hwt_timer *timer);
  * Timeouts that were accepted and have not ended. Exact while nothing changes. The last run of one
  * ends it when it begins: with 0 a task may still be running. Stop, drain and
  * hwt_timeout_cancel_sync wait for that. It takes some 40 us per CPU that schedules, and a
- * few milliseconds for each million in flight: for monitoring, not for every call. Any thread.
+ * few milliseconds for each million that has been in flight at once, also when they are over: for
+ * monitoring, not for every call. Any thread.
  */
 uint64_t hwt_timer_pending(const hwt_timer *timer);
 
