@@ -116,15 +116,19 @@ static size_t check_front(const struct agenda *agenda)
     return noticed;
 }
 
-size_t agenda_check(struct agenda *agenda)
+size_t agenda_check(struct agenda *agenda, unsigned idle)
 {
     size_t count = (agenda->hi - agenda->lo), noticed = check_front(agenda);
     struct agenda_memory *more = agenda->more;
 
     for (unsigned level = 0; level < AGENDA_LEVELS; level++) {
+        bool all = idle == AGENDA_LEVELS || idle == level;
         for (unsigned part = 0; part < AGENDA_PARTS; part++) {
             const hwt_timeout *listed = more->listed[level][part];
-            size_t here = bucket_check(&more->part[level][part]);
+            size_t here;
+            if (!all && !(agenda->occupied[level] >> part & 1))
+                continue;
+            here = bucket_check(&more->part[level][part]);
             for (; listed; listed = fellow_next(listed))
                 here++;
             hwt_assert(here == 0 || agenda->occupied[level] >> part & 1);

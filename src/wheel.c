@@ -429,10 +429,10 @@ void wheel_visit(struct wheel *wheel, bucket_see *see, void *context)
         see(context, timeout);
 }
 
-/* The slots from *at on, `most` of them at most, and all that is beside them. */
-static size_t check(struct wheel *wheel, size_t *at, size_t most)
+/* The slots from *at on, `most` of them at most, and what is beside them (agenda_check: `idle`). */
+static size_t check(struct wheel *wheel, size_t *at, size_t most, unsigned idle)
 {
-    size_t count = agenda_check(&wheel->agenda) + wheel->ops->check(wheel, at, most);
+    size_t count = agenda_check(&wheel->agenda, idle) + wheel->ops->check(wheel, at, most);
 
 #ifdef HWT_DEBUG
     crowd_check(&wheel->crowd);
@@ -449,22 +449,21 @@ size_t wheel_check(struct wheel *wheel)
 {
     size_t at = 0;
 
-    return check(wheel, &at, SIZE_MAX);
+    return check(wheel, &at, SIZE_MAX, AGENDA_LEVELS);
 }
 
 #ifdef HWT_DEBUG
 /*
- * To walk all slots takes longer than a pass: with a short period, or a clock of the caller's, a
- * program would do little else. What goes wrong stays wrong, and is found when its slot's turn has
- * come.
+ * To walk all slots, and all parts of the agenda, takes longer than a pass: with a short period, or
+ * a clock of the caller's, a program would do little else. What goes wrong stays wrong, and is
+ * found when its turn has come.
  */
 void wheel_check_on(struct wheel *wheel)
 {
-    if (wheel->checked < CHECK_ALL) {
-        wheel->checked++;
+    if (wheel->checked++ < CHECK_ALL)
         (void)wheel_check(wheel);
-    } else {
-        (void)check(wheel, &wheel->check_at, CHECK_SLOTS);
-    }
+    else
+        (void)check(wheel, &wheel->check_at, CHECK_SLOTS,
+                    (unsigned)(wheel->checked % AGENDA_LEVELS));
 }
 #endif

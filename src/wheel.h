@@ -91,7 +91,7 @@ struct wheel {
     struct crowd crowd;
     uint64_t notable; /* who is filed before that may be for the witness or the crowd to note */
 #ifdef HWT_DEBUG
-    size_t checked, check_at; /* passes, up to CHECK_ALL; the slot to go on at (wheel_check_on) */
+    size_t checked, check_at; /* passes; the slot to go on at (wheel_check_on) */
 #endif
 };
 

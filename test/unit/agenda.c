@@ -316,8 +316,8 @@ static void take_first(struct play *p)
 
 static void check(struct play *p)
 {
-    cr_assert_eq(agenda_check(&p->agenda), p->count);
-    cr_assert_eq(agenda_check(&p->agenda) + p->noticed + p->spares, p->capacity);
+    cr_assert_eq(agenda_check(&p->agenda, AGENDA_LEVELS), p->count);
+    cr_assert_eq(agenda_check(&p->agenda, AGENDA_LEVELS) + p->noticed + p->spares, p->capacity);
 }
 
 static void drain(struct play *p)

@@ -4,6 +4,7 @@
  * deadlines moved either way and jumps of time, the validator after every step. HWT_TEST_SEED=n
  * repeats a run.
  */
+#include "agenda_parts.h"
 #include "wheel_walk.h"
 
 #include <signal.h>
@@ -165,8 +166,27 @@ static _Noreturn void go_on_after_damage(hwt_wheel_kind kind, uint32_t slots)
     _exit(1);
 }
 
-/* A few slots after each pass, and after so many passes what is wrong has been seen. */
-WHEEL_TEST(wheel, is_looked_through_a_few_slots_at_a_time)
+/* One in a part of the agenda that is said to be empty. */
+static _Noreturn void go_on_after_loss(hwt_wheel_kind kind, uint32_t slots)
+{
+    struct oracle o;
+    hwt_timeout lost = {0};
+
+    oracle_open(&o, kind, HWT_MSEC(1), slots, 0, 10);
+    for (unsigned i = 0; i < CHECK_ALL; i++)
+        wheel_check_on(o.wheel);
+    while (o.wheel->checked % AGENDA_LEVELS != 2)
+        wheel_check_on(o.wheel);
+    o.wheel->agenda.more->listed[2][5] = &lost;
+    signal(SIGABRT, found_at_once);
+    wheel_check_on(o.wheel);
+    signal(SIGABRT, found);
+    for (unsigned i = 0; i < AGENDA_LEVELS; i++)
+        wheel_check_on(o.wheel);
+    _exit(1);
+}
+
+static void check_damage(void (*damage)(hwt_wheel_kind, uint32_t), hwt_wheel_kind kind)
 {
     int status = -1;
     pid_t child;
@@ -175,10 +195,22 @@ WHEEL_TEST(wheel, is_looked_through_a_few_slots_at_a_time)
     child = fork();
     cr_assert_geq(child, 0);
     if (child == 0)
-        go_on_after_damage(wheel, 1024);
+        damage(kind, 1024);
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert(WIFEXITED(status), "it is looked for beyond its end");
     cr_assert_neq(WEXITSTATUS(status), 1, "it is not found");
     cr_assert_neq(WEXITSTATUS(status), 2, "all of it was looked at");
+}
+
+/* A few slots after each pass, and after so many passes what is wrong has been seen. */
+WHEEL_TEST(wheel, is_looked_through_a_few_slots_at_a_time)
+{
+    check_damage(go_on_after_damage, wheel);
+}
+
+/* So with the parts of the agenda that are empty: a level of them at a time. */
+WHEEL_TEST(wheel, has_its_agenda_looked_through_a_level_at_a_time)
+{
+    check_damage(go_on_after_loss, wheel);
 }
 #endif
