@@ -9,7 +9,8 @@
  * Conventions
  *   Every duration, delay and deadline is a uint64_t count of nanoseconds on the timer's own clock.
  *   What can fail returns 0 (or a count) or a negative errno. On an error nothing has changed and
- *   output arguments are untouched. Nothing here prints, aborts or changes errno on success.
+ *   output arguments are untouched. Nothing here prints, aborts or changes errno on success; but a
+ *   debug build prints what it finds where there is no `log`, and aborts where it is misused.
  *   NULL for a timer or a handle does no harm. Where a call can fail it is -EINVAL. Otherwise the
  *   answer is that of a timer that is stopped and empty, or of a handle whose deadline is never;
  *   its state is HWT_CANCELLED, but hwt_timeout_is_cancelled says false.
@@ -162,7 +163,7 @@ typedef struct hwt_config {
     clockid_t clock_id;
     /*
      * A clock of the caller's, read by any thread that schedules; it returns, and does not throw;
-     * only with HWT_DRIVE_CALLER. Deadlines have 61 bits, and the last means never: a reading of
+     * it may go back, and nothing runs early for that; only with HWT_DRIVE_CALLER. Deadlines have 61 bits, and the last means never: a reading of
      * 2^61 - 2 ns or more counts as that, and makes due all but what is never due.
      */
     uint64_t (*now)(void *clock);
@@ -315,9 +316,9 @@ hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed);
  * Runs task(timeout, arg) once, on the worker or the executor, when the timer's clock has reached
  * now + delay_ns, and within a tick of it if the worker is free (G1, G4). What is due runs in the
  * order of deadlines, to the nanosecond; of what one thread has submitted for the same deadline,
- * the first comes first (G15); between two threads there is no such order, though one's call had
- * returned before the other's began. Too large a delay means never. This thread does not run it
- * before this has returned (G11). Any thread, without a lock (G7).
+ * or moved to it since, the first submitted comes first (G15); between two threads there is no such
+ * order, though one's call had returned before the other's began. Too large a delay means never.
+ * This thread does not run it before this has returned (G11). Any thread, without a lock (G7).
  *
  * With `timeout` not NULL, *timeout is a handle whose reference the caller drops with
  * hwt_timeout_unref, whatever becomes of the timeout; it is stored before the task can run. With
@@ -419,10 +420,12 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
 /*
  * Moves the deadline to now + delay_ns. True: that is its deadline now. False: it has run, been
  * cancelled, or is due and with the executor. Inside its own task: re-arms it for another run;
- * false, if its place under max_pending has been taken meanwhile. From another thread while it
- * runs: false. A periodic one goes on from the new deadline: its phase moves along. At a fixed rate
- * a deadline long ago has it catch up on every period since, in a row: to run it now, use a delay
- * of 0. Moving it later, on every packet say, is one compare-and-swap and wakes nobody.
+ * false, if it was cancelled during this run, whatever that said, or its place under max_pending
+ * has been taken meanwhile. From another thread while it runs: false. Moved to now in a task,
+ * another one runs in the same pass if it was due in that already, else in the next. A periodic one
+ * goes on from the new deadline: its phase moves along. At a fixed rate a deadline long ago has it
+ * catch up on every period since, in a row: to run it now, use a delay of 0. Moving it later, on
+ * every packet say, is one compare-and-swap and wakes nobody.
  *
  * A false from another thread does not say whether the run that is on, or just over, came too soon.
  * Who must not lose a push keeps the deadline in `arg`, too, under a lock that the task takes: the

@@ -127,7 +127,7 @@ void pool_trim(void);
  * pages: for every few thousand submissions a look whether there is something to do, ...
  */
 void pool_ease(void);
-/* ... or by a worker now and then, where there are few: by the coarse clock, unless just now, ... */
+/* ... or, where there are few, by a worker now and then, at this time of the coarse clock, ... */
 void pool_ease_by_time(uint64_t coarse);
 /* ... for every thousand the question whether there is, ... */
 bool pool_must_ease(void);

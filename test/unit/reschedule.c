@@ -286,6 +286,57 @@ WHEEL_TEST(reschedule, a_task_rearms_itself)
     }
 }
 
+static void cancel_and_rearm(hwt_timeout *timeout, void *arg)
+{
+    bool *refused = arg;
+
+    hwt_timeout_cancel(timeout);
+    *refused = !hwt_timeout_reschedule(timeout, 0);
+}
+
+WHEEL_TEST(reschedule, not_after_a_cancellation_in_its_task)
+{
+    bool refused = false;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, cancel_and_rearm, &refused, 0, NULL), 0);
+    cr_assert_eq(hwt_timer_advance(r.timer), 1);
+    cr_assert(refused);
+    cr_assert_eq(hwt_timer_pending(r.timer), 0);
+    rig_close(&r);
+}
+
+static void move_to_now(hwt_timeout *timeout, void *arg)
+{
+    hwt_timeout *const *others = arg;
+
+    (void)timeout;
+    for (unsigned i = 0; i < 2; i++)
+        cr_assert(hwt_timeout_reschedule(others[i], 0));
+}
+
+/* What was due in the pass anyway is not put off by it, and what was not does not prolong it. */
+WHEEL_TEST(reschedule, another_one_to_now_in_a_task)
+{
+    hwt_timeout *others[2];
+    probe due = {0}, later = {0};
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, move_to_now, others, TICK, NULL), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, probe_task, &due, 2 * TICK, &others[0]), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, probe_task, &later, 100 * TICK, &others[1]), 0);
+    cr_assert_eq(rig_advance_by(&r, 2 * TICK), 2);
+    cr_assert_eq(due.runs, 1);
+    cr_assert_eq(later.runs, 0);
+    cr_assert_eq(hwt_timer_advance(r.timer), 1);
+    cr_assert_eq(later.runs, 1);
+    hwt_timeout_unref(others[0]);
+    hwt_timeout_unref(others[1]);
+    rig_close(&r);
+}
+
 WHEEL_TEST(reschedule, a_rearmed_timeout_can_be_moved_and_cancelled)
 {
     rearming s = {.left = 2, .delay = HWT_SEC(1)};
