@@ -24,6 +24,7 @@ expected()
     lock_watchdog) echo 'held two leases .* with [0-9]+ renewals, freed when its holder died' ;;
     delay_queue) echo '[0-9]+ items taken in order, [0-9]+ removed, at most .* ms late' ;;
     comet_caller) echo '[0-9]+ clients, [0-9]+ reconnects in 900 simulated seconds, [0-9]+ gone' ;;
+    timer_object) echo '1000 objects armed [0-9]+ times, disarmed [0-9]+ times, [0-9]+ callbacks' ;;
     *_loop) echo '40 tasks, [0-9]+ wake-ups, at most .* ms late' ;;
     glib_pool) echo '[0-9]+ slow tasks at once, [0-9]+ of 200 ran before stop, [0-9]+ refused' ;;
     uv_pool) echo '60 tasks of 20 ms, [0-9]+ at once, 5 cancelled by stop' ;;
