@@ -362,3 +362,12 @@ bool under_sanitizer(void)
     return false;
 #endif
 }
+
+bool memory_tells(void)
+{
+#ifdef HWT_DEBUG
+    return false;
+#else
+    return !under_sanitizer();
+#endif
+}

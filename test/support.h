@@ -132,5 +132,6 @@ unsigned thread_count(void);
 size_t resident_bytes(void);
 bool go_to_cpu(unsigned n); /* of those there are, around again; false: there is only one */
 bool under_sanitizer(void); /* memory and address-space figures mean nothing there */
+bool memory_tells(void);    /* nor is a debug build's, with a note of each block, the library's */
 
 #endif

@@ -56,16 +56,6 @@ static size_t held(void)
     return resident_bytes() / sizeof(hwt_timeout);
 }
 
-/* A sanitizer keeps more, and a debug build a note of each block. */
-static bool pages_tell(void)
-{
-#ifdef HWT_DEBUG
-    return false;
-#else
-    return !under_sanitizer();
-#endif
-}
-
 /* What a few batches keep would lie in all of the slabs. */
 Test(pool_ease, gives_all_back_whatever_the_order)
 {
@@ -73,7 +63,7 @@ Test(pool_ease, gives_all_back_whatever_the_order)
 
     have_a_crowd(1);
     cr_assert_gt(ease(), 0);
-    if (pages_tell())
+    if (memory_tells())
         cr_assert_leq(held(), before + CROWD / 4);
 }
 
@@ -145,11 +135,11 @@ Test(pool_ease, beside_a_reserve)
     have_a_crowd(7);
     cr_assert_gt(ease(), 0);
     cr_assert_geq(held(), before + CROWD / 3);
-    if (pages_tell())
+    if (memory_tells())
         cr_assert_leq(held(), before + CROWD * 3 / 4);
     pool_unreserve(&reservation);
     have_a_crowd(8);
     ease();
-    if (pages_tell())
+    if (memory_tells())
         cr_assert_leq(held(), before + CROWD / 4);
 }
