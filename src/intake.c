@@ -284,11 +284,11 @@ void intake(hwt_timer *timer, uint64_t horizon)
 
 bool intake_all(hwt_timer *timer)
 {
+    struct lane *lane;
     bool quiet = true;
 
     timer_check_acting(timer);
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        struct lane *lane = &timer->lanes.lane[i];
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
         collect_notices(timer, lane, DEADLINE_NEVER, UINT_MAX);
         quiet = lane_sweep_all(lane, meet_all, timer) && quiet;
         collect_spill(timer, lane);

@@ -2,78 +2,10 @@
 #include "submit.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "platform.h"
 #include "pool.h"
 #include "slab.h"
-
-/* ---- creation ---- */
-
-/* A lane is given another segment when its own are half full. */
-static size_t segments_for(size_t timeouts)
-{
-    return timeouts / LANE_SLOTS * 3 + (timeouts % LANE_SLOTS * 3 + LANE_SLOTS - 1) / LANE_SLOTS;
-}
-
-static void lane_init(struct lanes *lanes, unsigned index)
-{
-    struct segment_store *store = &lanes->store;
-    struct lane *lane = &lanes->lane[index];
-    struct segment *far = segment_create(store, lane, true); /* two of those that there are */
-
-    lane->first = segment_create(store, lane, false);
-    segment_link(lane->first, far);
-    store_relaxed(&lane->tail[0], lane->first->slot);
-    store_relaxed(&lane->tail[1], far->slot);
-    store_relaxed(&lane->survey[0].at, lane->first);
-    store_relaxed(&lane->survey[1].at, far);
-    store_relaxed(&lane->earliest, UINT64_MAX);
-    store_relaxed(&lane->moved, UINT64_MAX);
-    lane->mail_earliest = UINT64_MAX;
-    lane->used = &lanes->used[index / LANES_A_WORD];
-    lane->used_bit = UINT64_C(1) << index % LANES_A_WORD;
-    ck_stack_init(&lane->notices);
-    ck_stack_init(&lane->spill);
-}
-
-/* The lanes, and behind them the map of those that are used. */
-int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve)
-{
-    size_t size, map;
-
-    for (lanes->count = 1; lanes->count < cpus && lanes->count * 2 <= LANES_MAX;)
-        lanes->count *= 2;
-    size = lanes->count * sizeof(struct lane);
-    map = (lanes->count + LANES_A_WORD - 1) / LANES_A_WORD * sizeof *lanes->used;
-    lanes->memory = calloc(1, size + map + 2 * CACHE_PAIR);
-    if (!lanes->memory ||
-        segment_store_create(&lanes->store, 2 * lanes->count + segments_for(reserve)) != 0) {
-        free(lanes->memory);
-        lanes->memory = NULL;
-        return -ENOMEM;
-    }
-    lanes->lane = (struct lane *)(void *)(((uintptr_t)lanes->memory + CACHE_PAIR - 1) &
-                                          ~(uintptr_t)(CACHE_PAIR - 1));
-    store_relaxed(&lanes->far_from, UINT64_MAX);
-    lanes->used = (_Atomic uint64_t *)(void *)(lanes->lane + lanes->count);
-    for (unsigned i = 0; i < lanes->count; i++)
-        lane_init(lanes, i);
-    return 0;
-}
-
-void lanes_destroy(struct lanes *lanes)
-{
-    void *memory = lanes->memory;
-
-    if (!memory)
-        return;
-    lanes->memory = NULL;
-    lanes->lane = NULL;
-    lanes->used = NULL;
-    segment_store_destroy(&lanes->store);
-    free(memory);
-}
 
 /* ---- submission: what submit.h leaves to be called ---- */
 
@@ -242,6 +174,14 @@ static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
     return slot;
 }
 
+int lane_submit_aside(struct lane *lane, hwt_timeout *timeout, uint64_t deadline)
+{
+    int result = submit_to_spill(lane, timeout);
+
+    lane_announce(lane, lane->first, deadline);
+    return result;
+}
+
 int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
                         uint64_t deadline)
 {
@@ -256,9 +196,7 @@ int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *tim
             result = LANE_GROWN; /* one that was retired is used again */
         return result;
     }
-    result = submit_to_spill(lane, timeout);
-    lane_announce(lane, lane->first, deadline);
-    return result;
+    return lane_submit_aside(lane, timeout, deadline);
 }
 
 /*
@@ -270,10 +208,11 @@ uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t dea
 {
     struct lane *lane = lanes_here(lanes);
     struct segment *segment = lane->first;
+    lane_slot *slot = NULL;
     uint64_t filled, word;
-    lane_slot *slot =
-        find_slot(lanes, lane_tail_for(lanes, lane, deadline), timeout, SLOT_MET, &filled);
 
+    if (likely(lane != lanes->common))
+        slot = find_slot(lanes, lane_tail_for(lanes, lane, deadline), timeout, SLOT_MET, &filled);
     if (likely(slot != NULL)) {
         segment = segment_of(slot);
         lane_mark_fresh(segment, slot);
@@ -300,6 +239,17 @@ bool lane_move(const hwt_timeout *timeout, uint64_t deadline)
     lane_mark_fresh(segment_of(slot), slot);
     lane_announce(segment_of(slot)->lane, segment_of(slot), deadline);
     return true;
+}
+
+/* `end` first: who finds the bit behind it would not look there. */
+void lane_use_first(struct lane *lane)
+{
+    struct lanes *lanes = container_of(lane->first->store, struct lanes, store);
+    uint32_t end = load_relaxed(&lanes->end);
+
+    while (end <= lane->index && !cas_seq(&lanes->end, &end, lane->index + 1))
+        continue;
+    or_seq(lane->used, lane->used_bit);
 }
 
 void lane_notify(struct lane *lane, hwt_timeout *timeout)

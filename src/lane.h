@@ -3,11 +3,15 @@
  * Lanes: how timeouts and notices travel from any thread to the worker, without a lock and, in the
  * steady state, without a cache line that two producers write.
  *
- * There is a lane per CPU: a ring of segments of slots. Submission puts the timeout into the next
- * slot, if that is empty, with one compare-and-swap; cancellation takes it out again with a store.
- * Such a timeout was withdrawn: the worker never saw it, and its memory is free at once. Because a
- * slot is only ever filled when empty, nothing has to be advanced behind the producers: the
- * positions simply go round, and a long-lived timeout in the way is stepped over.
+ * There is a lane per CPU, made when that CPU first uses the timer (lane_make.c): until then its
+ * place in the table leads to the common lane, which has no slot that could be filled, so that who
+ * submits finds out where he goes the long way anyway.
+ *
+ * A lane is a ring of segments of slots. Submission puts the timeout into the next slot, if that is
+ * empty, with one compare-and-swap; cancellation takes it out again with a store. Such a timeout
+ * was withdrawn: the worker never saw it, and its memory is free at once. Because a slot is only
+ * ever filled when empty, nothing has to be advanced behind the producers: the positions simply go
+ * round, and a long-lived timeout in the way is stepped over.
  *
  * A lane has as many segments as its timeouts need: who finds all of them crowded maps another one
  * and links it into the ring, and goes on there. Nobody waits, and nobody asks the worker. When few
@@ -27,9 +31,10 @@
  * A flag per group of slots tells which groups hold any that he has left, or not seen. What is
  * cancelled before a sweep costs him nothing at all.
  *
- * A producer that finds no memory for a segment pushes the timeout on the lane's spill. Notices (a
- * cancellation that came too late to withdraw, a deadline moved earlier, a run on an executor that
- * is over) go on the notice stack of the lane of the CPU that the sender runs on.
+ * A producer that finds no memory for a segment pushes the timeout on the lane's spill, or on the
+ * common one's, if its lane is just being made by another thread. Notices (a cancellation that came
+ * too late to withdraw, a deadline moved earlier, a run on an executor that is over) go on the
+ * notice stack of the lane of the CPU that the sender runs on.
  */
 #ifndef HWT_LANE_H
 #define HWT_LANE_H
@@ -54,6 +59,7 @@ struct lane {
     struct segment *first;                         /* of the ring; never changes */
     _Atomic uint64_t *used;                        /* its word of lanes.used; never changes */
     uint64_t used_bit;                             /* its own there; never changes */
+    uint32_t index;                                /* in the table; never changes */
 
     /* written by the cancellers on this CPU, when they come too late to withdraw */
     alignas(CACHE_PAIR) ck_stack_t notices;
@@ -82,11 +88,17 @@ enum wish {
 };
 
 struct lanes {
-    struct lane *lane;         /* never changes */
-    unsigned count;            /* a power of two */
+    /* by CPU: its own from when it is made, before that the common one, which is the last (C25) */
+    _Atomic(struct lane *) *lane;
+    struct lane *common;       /* never changes */
+    unsigned count;            /* of CPUs' lanes: a power of two */
+    _Atomic uint32_t end;      /* of those behind, nothing was told; only ever raised (C21) */
     _Atomic uint64_t *used;    /* by lane: was there ever anything to tell? (C21) */
     _Atomic uint64_t far_from; /* deadlines from here on are far; the worker's, now and then */
-    void *memory;
+    _Atomic uint64_t *claimed; /* by lane: somebody makes it, or has; the common one is (C25) */
+    _Atomic uint32_t making;   /* threads that may be about to make one: stop waits (C25) */
+    void *memory;              /* of table and maps */
+    struct lane *room;         /* for all: pages that nobody has touched; NULL: nothing is there */
     /* set before they are used: asks a worker; NULL: there is none, submissions give back */
     void (*ask_keeper)(void *keeper, enum wish wish);
     void *keeper;
@@ -102,9 +114,52 @@ static inline unsigned lanes_index_here(const struct lanes *lanes)
     return platform_cpu() & (lanes->count - 1);
 }
 
-static inline struct lane *lanes_here(const struct lanes *lanes)
+/* As it was made (pairs with lane_make), or the common one. */
+HOT struct lane *lanes_at(const struct lanes *lanes, unsigned index)
 {
-    return &lanes->lane[lanes_index_here(lanes)];
+    return load_acquire(&lanes->lane[index]);
+}
+
+/*
+ * C25: makes it, unless it is there. The common one, where that cannot be: another thread is about
+ * to, or the timer is stopped. Waits for nobody, and needs no memory that could be refused.
+ */
+struct lane *lane_make(struct lanes *lanes, unsigned index);
+
+/* For whoever has something to leave there. */
+static inline struct lane *lanes_own(struct lanes *lanes, unsigned index)
+{
+    struct lane *lane = lanes_at(lanes, index);
+
+    return likely(lane != lanes->common) ? lane : lane_make(lanes, index);
+}
+
+static inline struct lane *lanes_here(struct lanes *lanes)
+{
+    return lanes_own(lanes, lanes_index_here(lanes));
+}
+
+/*
+ * The next one that has been made, from *index on, *index being behind it then; NULL: no more. The
+ * common one is the last. One that is made later holds nothing of what returned calls have left.
+ */
+static inline struct lane *lanes_next_made(const struct lanes *lanes, unsigned *index)
+{
+    while (*index <= lanes->count) {
+        uint64_t claimed =
+            load_relaxed(&lanes->claimed[*index / LANES_A_WORD]) >> *index % LANES_A_WORD;
+        if (claimed) {
+            struct lane *lane = lanes_at(lanes, *index += (unsigned)__builtin_ctzll(claimed));
+            if (likely(lane != lanes->common) || *index == lanes->count) {
+                ++*index;
+                return lane;
+            }
+            ++*index; /* somebody is about to */
+        } else {
+            *index = (*index / LANES_A_WORD + 1) * LANES_A_WORD;
+        }
+    }
+    return NULL;
 }
 
 /* A segment's parts that are not needed any more. Any thread. False: none went. */
@@ -114,6 +169,7 @@ void lanes_make_ready(struct lanes *lanes);
 
 /* ---- any thread ---- */
 
+void lane_use_first(struct lane *lane);
 /*
  * C21: before anything is told of the lane for the first time. Most lanes of a large machine are of
  * CPUs on which a timer was never used, and nobody who looks for news looks at those.
@@ -121,7 +177,7 @@ void lanes_make_ready(struct lanes *lanes);
 static inline void lane_use(struct lane *lane)
 {
     if (unlikely(!(load_seq(lane->used) & lane->used_bit)))
-        or_seq(lane->used, lane->used_bit);
+        lane_use_first(lane);
 }
 
 /*
@@ -130,11 +186,11 @@ static inline void lane_use(struct lane *lane)
  */
 static inline struct lane *lanes_next_used(const struct lanes *lanes, unsigned *index)
 {
-    while (*index < lanes->count) {
+    while (*index < load_seq(&lanes->end)) {
         uint64_t used = load_seq(&lanes->used[*index / LANES_A_WORD]) >> *index % LANES_A_WORD;
         if (likely(used)) {
             *index += (unsigned)__builtin_ctzll(used);
-            return &lanes->lane[(*index)++];
+            return lanes_at(lanes, (*index)++);
         }
         *index = (*index / LANES_A_WORD + 1) * LANES_A_WORD;
     }
@@ -302,6 +358,11 @@ HOT uint64_t lanes_told(const struct lanes *lanes, bool worker)
 
 /* ---- stop ---- */
 void lane_close(struct lane *lane);
+/* The common one is closed: may somebody still be making another one? (C25) */
+static inline bool lanes_being_made(const struct lanes *lanes)
+{
+    return load_seq(&lanes->making) > 0;
+}
 /*
  * Every slot. False, look again: a producer is still on its way to the spill, or a canceller about
  * to empty a slot.

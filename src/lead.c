@@ -27,15 +27,16 @@ static bool has_nothing(const struct segment *segment, uint64_t now)
  */
 static uint64_t measure(const hwt_timer *timer, uint64_t now)
 {
+    const struct lane *lane;
     uint64_t taken = 0;
 
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct segment *first = timer->lanes.lane[i].first, *segment = first;
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
+        const struct segment *segment = lane->first;
         do {
             if (segment->far && !has_nothing(segment, now))
                 taken += segment_sample(segment);
             segment = segment_next(segment);
-        } while (segment != first);
+        } while (segment != lane->first);
     }
     return taken * (LANE_SLOTS / SAMPLES) * 2 * LOOK_NS;
 }

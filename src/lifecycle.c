@@ -83,7 +83,8 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
         timer->lanes.keeper = timer;
     }
     if (result == 0) {
-        timer->worker.returns = calloc(timer->lanes.count, sizeof *timer->worker.returns);
+        timer->worker.returns =
+            calloc((size_t)timer->lanes.count + 1, sizeof *timer->worker.returns);
         result = timer->worker.returns ? 0 : -ENOMEM;
     }
     if (result == 0) {
@@ -315,9 +316,10 @@ int lifecycle_leave_in_child(hwt_timer *timer)
 static bool was_large(const hwt_timer *timer)
 {
     uint64_t carried = timer->reserved;
+    const struct lane *lane;
 
-    for (unsigned i = 0; i < timer->lanes.count && carried <= POOL_TRIM_ABOVE; i++)
-        carried += lane_count(&timer->lanes.lane[i]).scheduled;
+    for (unsigned i = 0; carried <= POOL_TRIM_ABOVE && (lane = lanes_next_made(&timer->lanes, &i));)
+        carried += lane_count(lane).scheduled;
     return carried > POOL_TRIM_ABOVE;
 }
 

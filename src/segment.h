@@ -187,7 +187,7 @@ static_assert(sizeof(struct bunch) + sizeof(struct segment) <= SEGMENT_SIZE,
               "a segment fits into its region, behind what describes the bunch");
 
 struct segment_store {
-    struct bunch first;             /* the first segments of all lanes, and what was reserved */
+    struct bunch first; /* the first segments of all lanes, in their places; what was reserved */
     _Atomic(struct bunch *) newest; /* changed by who finds no region left */
     _Atomic(char *) ready;          /* the worker's: the region that has its pages already, last */
 
@@ -195,8 +195,8 @@ struct segment_store {
     alignas(CACHE_PAIR) _Atomic uint32_t far_groups; /* written when one is for the first time */
 };
 
-/* So many regions. 0 or -ENOMEM. */
-int segment_store_create(struct segment_store *store, size_t count);
+/* So many regions, the first ones for the first segments of lanes. 0 or -ENOMEM. */
+int segment_store_create(struct segment_store *store, size_t firsts, size_t count);
 /* By who destroys the lanes: all segments go with it. */
 void segment_store_destroy(struct segment_store *store);
 
@@ -209,6 +209,9 @@ bool segment_make_ready(struct segment_store *store);
 
 /* A new one, a ring of itself. NULL: no memory. */
 struct segment *segment_create(struct segment_store *store, struct lane *lane, bool far);
+/* The same in its place among the first ones, by whoever makes that lane. */
+struct segment *segment_create_first(struct segment_store *store, size_t index, struct lane *lane,
+                                     bool far);
 /* Into the ring of `here`, behind it. */
 void segment_link(struct segment *here, struct segment *segment);
 

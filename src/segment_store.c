@@ -18,9 +18,10 @@ static char *map_regions(size_t count)
     return regions;
 }
 
-int segment_store_create(struct segment_store *store, size_t count)
+int segment_store_create(struct segment_store *store, size_t firsts, size_t count)
 {
     store->first = (struct bunch){.regions = map_regions(count), .count = count};
+    store_relaxed(&store->first.used, firsts);
     store_relaxed(&store->newest, &store->first);
     return store->first.regions ? 0 : -ENOMEM;
 }
@@ -105,13 +106,11 @@ bool segment_make_ready(struct segment_store *store)
     return true;
 }
 
-struct segment *segment_create(struct segment_store *store, struct lane *lane, bool far)
+static struct segment *create_in(char *region, struct segment_store *store, struct lane *lane,
+                                 bool far)
 {
-    char *region = take_region(store);
-    struct segment *segment = region ? segment_in((uintptr_t)region) : NULL;
+    struct segment *segment = segment_in((uintptr_t)region);
 
-    if (!segment)
-        return NULL;
     store_relaxed(&segment->earliest, UINT64_MAX);
     store_relaxed(&segment->next, segment);
     store_relaxed(&segment->alike, segment);
@@ -120,4 +119,17 @@ struct segment *segment_create(struct segment_store *store, struct lane *lane, b
     segment->far = far;
     segment->whole = region == load_relaxed(&store->ready);
     return segment;
+}
+
+struct segment *segment_create(struct segment_store *store, struct lane *lane, bool far)
+{
+    char *region = take_region(store);
+
+    return region ? create_in(region, store, lane, far) : NULL;
+}
+
+struct segment *segment_create_first(struct segment_store *store, size_t index, struct lane *lane,
+                                     bool far)
+{
+    return create_in(store->first.regions + index * SEGMENT_SIZE, store, lane, far);
 }

@@ -19,10 +19,11 @@ void(hwt_stats_init)(hwt_stats *stats)
 
 static uint64_t count_rearms(const struct lanes *lanes)
 {
+    const struct lane *lane;
     uint64_t rearms = 0;
 
-    for (unsigned i = 0; i < lanes->count; i++)
-        rearms += load_acquire(&lanes->lane[i].rearms);
+    for (unsigned i = 0; (lane = lanes_next_made(lanes, &i)) != NULL;)
+        rearms += load_acquire(&lane->rearms);
     return rearms;
 }
 
@@ -34,13 +35,14 @@ static uint64_t count_rearms(const struct lanes *lanes)
 static uint64_t count_expired(const struct lanes *lanes)
 {
     uint64_t rearms = count_rearms(lanes), before, ended;
+    const struct lane *lane;
     unsigned tries = 0;
 
     do {
         before = rearms;
         ended = 0;
-        for (unsigned i = 0; i < lanes->count; i++)
-            ended += load_acquire(&lanes->lane[i].expired);
+        for (unsigned i = 0; (lane = lanes_next_made(lanes, &i)) != NULL;)
+            ended += load_acquire(&lane->expired);
         rearms = count_rearms(lanes);
     } while (rearms != before && ++tries < EXPIRED_TRIES);
     return ended > rearms ? ended - rearms : 0;
@@ -54,10 +56,12 @@ static uint64_t count_expired(const struct lanes *lanes)
  */
 static void add_ends(hwt_stats *stats, const hwt_timer *timer)
 {
+    const struct lane *lane;
+
     stats->unprocessed = load_acquire(&timer->worker.count.unprocessed);
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        stats->cancelled += load_acquire(&timer->lanes.lane[i].cancelled);
-        stats->withdrawn += lane_count(&timer->lanes.lane[i]).withdrawn;
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
+        stats->cancelled += load_acquire(&lane->cancelled);
+        stats->withdrawn += lane_count(lane).withdrawn;
     }
     stats->cancelled += stats->withdrawn;
     stats->expired = load_acquire(&timer->worker.count.expired) + count_expired(&timer->lanes);
@@ -81,10 +85,11 @@ static struct lane_tally add_lane(hwt_stats *stats, const struct lane *lane)
 static uint64_t count_ledger(const hwt_timer *timer, hwt_stats *stats)
 {
     uint64_t ended, met = 0;
+    const struct lane *lane;
 
     add_ends(stats, timer);
-    for (unsigned i = 0; i < timer->lanes.count; i++)
-        met += add_lane(stats, &timer->lanes.lane[i]).met;
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;)
+        met += add_lane(stats, lane).met;
     ended = stats->expired + stats->cancelled + stats->unprocessed;
     stats->pending = stats->scheduled > ended ? stats->scheduled - ended : 0;
     if (timer->max_pending) /* a sum taken while others schedule may be a little off */
@@ -114,9 +119,9 @@ static uint64_t count_ended(const hwt_timer *timer)
 {
     uint64_t ended =
         load_relaxed(&timer->worker.count.expired) + load_relaxed(&timer->worker.count.unprocessed);
+    const struct lane *lane;
 
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct lane *lane = &timer->lanes.lane[i];
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
         ended += load_relaxed(&lane->cancelled) + load_relaxed(&lane->expired) -
                  load_relaxed(&lane->rearms);
     }
@@ -125,8 +130,10 @@ static uint64_t count_ended(const hwt_timer *timer)
 
 static bool lanes_hold_any(const struct lanes *lanes)
 {
-    for (unsigned i = 0; i < lanes->count; i++) {
-        if (lane_holds_any(&lanes->lane[i]))
+    const struct lane *lane;
+
+    for (unsigned i = 0; (lane = lanes_next_made(lanes, &i)) != NULL;) {
+        if (lane_holds_any(lane))
             return true;
     }
     return false;

@@ -19,6 +19,8 @@ lane_slot *lane_next_segment(struct segment *segment); /* the first slot there *
 lane_slot *lane_go_on_after(lane_slot *slot);          /* the last one of a part, or segment */
 int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *timeout,
                         uint64_t deadline);
+/* To the spill. 0, or -ESHUTDOWN. */
+int lane_submit_aside(struct lane *lane, hwt_timeout *timeout, uint64_t deadline);
 int lane_settle(lane_slot *slot, uint64_t filled);
 /* A tail that has stayed on the last slot of a part goes on. */
 void lane_turn(struct lane *lane, lane_slot *slot);
@@ -202,11 +204,14 @@ HOT uint64_t lane_stamp(unsigned index)
 HOT int lane_submit(struct lanes *lanes, hwt_timeout *timeout, uint64_t deadline)
 {
     unsigned index = lanes_index_here(lanes);
-    struct lane *lane = &lanes->lane[index];
-    lane_slot *slot = lane_next_slot(lane_tail_for(lanes, lane, deadline), 0);
+    struct lane *lane = lanes_own(lanes, index);
     uint64_t filled;
+    lane_slot *slot;
 
     timeout->stamp = lane_stamp(index);
+    if (unlikely(lane == lanes->common))
+        return lane_submit_aside(lane, timeout, deadline);
+    slot = lane_next_slot(lane_tail_for(lanes, lane, deadline), 0);
     filled = lane_try_slot(slot, timeout, 0);
     if (unlikely(!filled))
         return lane_submit_further(lanes, lane, timeout, deadline);

@@ -97,7 +97,7 @@ struct worker {
     struct look look;
     struct lead lead;
     struct house house;
-    struct pool_return *returns; /* per lane ... */
+    struct pool_return *returns; /* per lane (of the common one's nothing comes) ... */
     bool may_return;             /* ... of which one may be worth being given back */
     bool visited;                /* since the last pass */
     uint64_t promised;           /* what movers have in hand is due then, or later (drive.c) */

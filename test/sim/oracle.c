@@ -114,8 +114,8 @@ static bool name_in_ring(const struct segment *first, unsigned lane, uintptr_t a
 static const char *name_in_lane(const hwt_timer *timer, uintptr_t address, char *buffer,
                                 size_t size)
 {
-    for (unsigned i = 0; timer->lanes.lane && i < timer->lanes.count; i++) {
-        const struct lane *lane = &timer->lanes.lane[i];
+    for (unsigned i = 0; timer->lanes.room && i <= timer->lanes.count; i++) {
+        const struct lane *lane = &timer->lanes.room[i]; /* made or not */
         const struct {
             const volatile void *at;
             size_t size;
@@ -136,7 +136,7 @@ static const char *name_in_lane(const hwt_timer *timer, uintptr_t address, char 
             snprintf(buffer, size, "lane%u+%zu", i, (size_t)(address - (uintptr_t)lane));
             return buffer;
         }
-        if (name_in_ring(lane->first, i, address, buffer, size))
+        if (lane->first && name_in_ring(lane->first, i, address, buffer, size))
             return buffer;
     }
     return NULL;
@@ -461,8 +461,8 @@ static void check_period(const struct life *life, uint64_t deadline)
 /* G6: what was cancelled before the last two hands began has been met, and is in no lane. */
 static void check_notices(void)
 {
-    for (unsigned i = 0; i < oracle.timer->lanes.count; i++) {
-        const ck_stack_entry_t *link = oracle.timer->lanes.lane[i].notices.head;
+    for (unsigned i = 0; i <= oracle.timer->lanes.count; i++) {
+        const ck_stack_entry_t *link = oracle.timer->lanes.room[i].notices.head;
         for (; link; link = link->next) {
             const hwt_timeout *timeout = container_of(link, const hwt_timeout, link);
             for (unsigned j = oracle.lives; j-- > 0;) { /* the last one who had this block */

@@ -1637,6 +1637,29 @@ const struct world worlds[] = {
             {[OP_DRAIN] = 2, [OP_CANCEL] = 4, [OP_MOVE] = 4, [OP_SCHEDULE] = 1, [OP_SLEEP] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "making",
+        .shows = "C6 C25 G2 G3 G8",
+        .producers = 3,
+        .ops = 2,
+        .hasty = true,
+        .small = true,
+        .brief = true,
+        .delays = 0x70,
+        .weight = {[OP_SCHEDULE] = 6, [OP_STOP] = 3, [OP_CANCEL] = 1, [OP_PENDING] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
+        .name = "firstuse",
+        .shows = "C4 C21 C25 G4",
+        .producers = 3,
+        .ops = 2,
+        .small = true,
+        .brief = true,
+        .delays = 0x70,
+        .weight = {[OP_SCHEDULE] = 6, [OP_SLEEP] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 

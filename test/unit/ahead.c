@@ -37,14 +37,15 @@ static void first_of_crowd(hwt_timeout *timeout, void *arg)
 {
     const hwt_timer *timer = hwt_timeout_timer(timeout);
     struct gathering *crowd = arg;
+    const struct lane *lane;
 
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct segment *first = timer->lanes.lane[i].first, *segment = first;
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
+        const struct segment *segment = lane->first;
         do {
             if (segment->swept > crowd->scheduled && segment->swept < hwt_timeout_deadline(timeout))
                 atomic_fetch_add(&crowd->looked, segment->far);
             segment = segment_next(segment);
-        } while (segment != first);
+        } while (segment != lane->first);
     }
     atomic_fetch_add(&crowd->ran, 1);
 }
@@ -333,12 +334,14 @@ Test(ahead, a_crowded_slot_comes_down_pass_by_pass)
 
 static void forget_deadlines(hwt_timer *timer)
 {
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        struct segment *first = timer->lanes.lane[i].first, *segment = first;
+    struct lane *lane;
+
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
+        struct segment *segment = lane->first;
         do {
             store_seq(&segment->earliest, UINT64_MAX);
             segment = segment_next(segment);
-        } while (segment != first);
+        } while (segment != lane->first);
     }
 }
 
@@ -383,14 +386,15 @@ WHEEL_TEST(ahead, what_is_far_is_told_again)
 
 static unsigned retired_of(const hwt_timer *timer)
 {
+    const struct lane *lane;
     unsigned count = 0;
 
-    for (unsigned i = 0; i < timer->lanes.count; i++) {
-        const struct segment *first = timer->lanes.lane[i].first, *segment = first;
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
+        const struct segment *segment = lane->first;
         do {
             count += load_relaxed(&segment->retired) != 0;
             segment = segment_next(segment);
-        } while (segment != first);
+        } while (segment != lane->first);
     }
     return count;
 }

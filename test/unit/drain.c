@@ -138,7 +138,7 @@ WHEEL_TEST(drain, does_not_count_all_again_and_again)
         cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), NULL), 0);
     cr_assert_eq(hwt_timer_drain(timer, HWT_MSEC(200), &list), 0); /* it looks some hundred times */
     cr_assert_eq(list.count, 1000);
-    cr_assert_leq(counts, 8 * timer->lanes.count);
+    cr_assert_leq(counts, 8 * (timer->lanes.count + 1));
     while ((back = hwt_unprocessed_take(&list)) != NULL)
         hwt_timeout_unref(back);
     close_timer(timer);

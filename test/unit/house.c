@@ -279,7 +279,7 @@ WHEEL_TEST(house, one_piece_then_a_pause)
 
     begin(&r, wheel);
     house = &r.timer->worker.house;
-    lane = r.timer->lanes.lane;
+    lane = lanes_own(&r.timer->lanes, 0);
     lane_use(lane);
     leave(lane, false);
     slot = &lane->survey[0].leaving->slot[RELEASE_SLOTS + 1];

@@ -29,7 +29,8 @@ static void open_lanes(void)
     test_arm();
     cr_assert_eq(lanes_create(&lanes, 1, 0), 0);
     cr_assert_eq(lanes.count, 1);
-    lane = &lanes.lane[0];
+    lane = lanes_own(&lanes, 0);
+    cr_assert_neq(lane, lanes.common);
     node_count = NODE_SEGMENTS * LANE_SLOTS;
     node = aligned_alloc(CACHE_LINE, node_count * sizeof *node);
     taken = calloc(node_count, sizeof *taken);
@@ -160,10 +161,12 @@ Test(lane, as_many_as_cpus_rounded_up)
     for (size_t i = 0; i < COUNT_OF(cpus); i++) {
         cr_assert_eq(lanes_create(&many, cpus[i][0], 0), 0);
         cr_assert_eq(many.count, cpus[i][1]);
-        for (unsigned j = 0; j < many.count; j++) {
-            cr_assert_eq(load_relaxed(&many.lane[j].earliest), UINT64_MAX);
-            cr_assert_eq(load_relaxed(&many.lane[j].moved), UINT64_MAX);
-            cr_assert_not(lane_has_mail(&many.lane[j]));
+        for (unsigned j = 0; j <= many.count; j++) { /* the last one is the common one */
+            const struct lane *made = lanes_own(&many, j);
+            cr_assert_eq(made, &many.room[j]);
+            cr_assert_eq(load_relaxed(&made->earliest), UINT64_MAX);
+            cr_assert_eq(load_relaxed(&made->moved), UINT64_MAX);
+            cr_assert_not(lane_has_mail(made));
         }
         cr_assert_lt(lanes_index_here(&many), many.count);
         lanes_destroy(&many);
@@ -332,7 +335,7 @@ static void map_many(struct lanes *of)
 {
     cr_assert_eq(lanes_create(of, 1, 0), 0);
     for (size_t i = 0; i < MANY_SEGMENTS; i++) {
-        many[i] = segment_create(&of->store, &of->lane[0], false);
+        many[i] = segment_create(&of->store, lanes_own(of, 0), false);
         cr_assert_not_null(many[i]);
         for (size_t j = 0; j < i; j++)
             cr_assert_neq(many[i], many[j], "one for two");

@@ -23,7 +23,7 @@ static void open_lanes(void)
 {
     test_arm();
     cr_assert_eq(lanes_create(&lanes, 1, 0), 0);
-    lane = &lanes.lane[0];
+    lane = lanes_own(&lanes, 0);
     node = aligned_alloc(CACHE_LINE, MANY * sizeof *node);
     cr_assert(node);
     memset((void *)node, 0, MANY * sizeof *node);
@@ -254,7 +254,7 @@ Test(lane_rounds, counts_are_carried_beside_who_counts)
 
     test_arm();
     cr_assert_eq(lanes_create(&lanes, 1, 0), 0);
-    lane = &lanes.lane[0];
+    lane = lanes_own(&lanes, 0);
     node = aligned_alloc(CACHE_LINE, sizeof *node);
     cr_assert(node);
     memset((void *)node, 0, sizeof *node);

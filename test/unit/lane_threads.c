@@ -84,16 +84,17 @@ static void collect_shared(void)
 {
     struct segment *segment;
     hwt_timeout *next;
+    struct lane *lane;
 
-    for (unsigned i = 0; i < shared.count; i++) {
-        exchange_seq(&shared.lane[i].earliest, UINT64_MAX); /* the worker's: C3 */
-        segment = shared.lane[i].first;
+    for (unsigned i = 0; (lane = lanes_next_made(&shared, &i)) != NULL;) {
+        exchange_seq(&lane->earliest, UINT64_MAX); /* the worker's: C3 */
+        segment = lane->first;
         do {
             exchange_seq(&segment->earliest, UINT64_MAX);
             lane_sweep(segment, 0, LANE_GROUPS, DEADLINE_NEVER, take_shared, NULL);
             segment = segment_next(segment);
-        } while (segment != shared.lane[i].first);
-        for (hwt_timeout *timeout = lane_take_spill(&shared.lane[i]); timeout; timeout = next) {
+        } while (segment != lane->first);
+        for (hwt_timeout *timeout = lane_take_spill(lane); timeout; timeout = next) {
             next = lane_next_spilled(timeout);
             take_shared(NULL, &timeout, 1);
         }
@@ -136,6 +137,7 @@ static void one_lap(void)
 Test(lane_threads, producers_canceller_and_sweeper)
 {
     uint64_t scheduled = 0, withdrawn = 0;
+    const struct lane *lane;
 
     cr_assert_eq(lanes_create(&shared, 2, 0), 0);
     node = aligned_alloc(CACHE_LINE, PRODUCERS * EACH * sizeof *node);
@@ -148,9 +150,9 @@ Test(lane_threads, producers_canceller_and_sweeper)
         for (size_t i = 0; i < PRODUCERS * EACH; i++)
             cr_assert_eq(atomic_load(&ends[i]), 1);
     }
-    for (unsigned i = 0; i < shared.count; i++) {
-        scheduled += lane_count(&shared.lane[i]).scheduled;
-        withdrawn += lane_count(&shared.lane[i]).withdrawn;
+    for (unsigned i = 0; (lane = lanes_next_made(&shared, &i)) != NULL;) {
+        scheduled += lane_count(lane).scheduled;
+        withdrawn += lane_count(lane).withdrawn;
     }
     cr_assert_not(atomic_load(&double_end));
     cr_assert_eq(scheduled, (uint64_t)LAPS * PRODUCERS * EACH);

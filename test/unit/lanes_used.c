@@ -38,8 +38,8 @@ static void check_used(const unsigned *wanted, size_t count)
     size_t found = 0;
 
     for (unsigned i = 0; (lane = lanes_next_used(&lanes, &i)) != NULL; found++) {
-        cr_assert_lt(found, count, "lane %td too", lane - lanes.lane);
-        cr_assert_eq(lane, &lanes.lane[wanted[found]], "lane %td", lane - lanes.lane);
+        cr_assert_lt(found, count, "lane %td too", lane - lanes.room);
+        cr_assert_eq(lane, &lanes.room[wanted[found]], "lane %td", lane - lanes.room);
     }
     cr_assert_eq(found, count);
 }
@@ -57,10 +57,10 @@ Test(lanes_used, each_by_itself)
     static const unsigned as_used[] = {128, 0, 255, 63, 62, 65, 200, 64, 1, 127};
 
     for (size_t i = 0; i < COUNT_OF(as_used); i++)
-        lane_use(&lanes.lane[as_used[i]]);
+        lane_use(lanes_own(&lanes, as_used[i]));
     check_used(in_order, COUNT_OF(in_order));
     for (size_t i = 0; i < COUNT_OF(as_used); i++)
-        lane_use(&lanes.lane[as_used[i]]); /* once more, which changes nothing */
+        lane_use(lanes_own(&lanes, as_used[i])); /* once more, which changes nothing */
     check_used(in_order, COUNT_OF(in_order));
 }
 
@@ -70,7 +70,7 @@ Test(lanes_used, by_a_submission)
     unsigned here;
 
     cr_assert_eq(lane_submit(&lanes, node, 77), 0);
-    here = (unsigned)(segment_of(lane_slot_of_where(node->where))->lane - lanes.lane);
+    here = (unsigned)(segment_of(lane_slot_of_where(node->where))->lane - lanes.room);
     check_used(&here, 1);
     cr_assert_eq(lanes_earliest(&lanes), 77);
 }
@@ -79,7 +79,7 @@ Test(lanes_used, by_a_submission)
 Test(lanes_used, by_a_deadline)
 {
     static const unsigned wanted[] = {3, 70};
-    struct lane *third = &lanes.lane[3], *other = &lanes.lane[70];
+    struct lane *third = lanes_own(&lanes, 3), *other = lanes_own(&lanes, 70);
 
     lane_announce(third, third->first, 50);
     check_used(wanted, 1);
@@ -96,9 +96,9 @@ Test(lanes_used, by_a_notice)
 {
     static const unsigned wanted[] = {200};
 
-    lane_notify(&lanes.lane[200], node);
+    lane_notify(lanes_own(&lanes, 200), node);
     check_used(wanted, 1);
-    cr_assert_eq(lane_take_notice(&lanes.lane[200]), node);
+    cr_assert_eq(lane_take_notice(lanes_own(&lanes, 200)), node);
     check_used(wanted, 1); /* for good */
 }
 
@@ -107,16 +107,16 @@ Test(lanes_used, by_what_a_nudge_speaks_of)
 {
     static const unsigned wanted[] = {129};
 
-    lane_tell_moved(&lanes.lane[129], 5);
+    lane_tell_moved(lanes_own(&lanes, 129), 5);
     check_used(wanted, 1);
-    cr_assert_eq(load_seq(&lanes.lane[129].moved), 5);
+    cr_assert_eq(load_seq(&lanes.room[129].moved), 5);
 }
 
 /* And there is room for as many as there are places. */
 Test(lanes_used, by_a_run_that_is_rearmed)
 {
     static const unsigned wanted[] = {64};
-    struct lane *lane = &lanes.lane[64];
+    struct lane *lane = lanes_own(&lanes, 64);
     rearmed_place *at[LANE_REARMED];
 
     for (unsigned i = 0; i < LANE_REARMED; i++) {
@@ -141,7 +141,7 @@ static void take(void *context, hwt_timeout **found, unsigned count)
 
 Test(lanes_used, stop_sees_what_was_not_told)
 {
-    struct lane *lane = &lanes.lane[9];
+    struct lane *lane = lanes_own(&lanes, 9);
     lane_slot *slot = lane->first->slot;
     hwt_timeout *found = NULL;
 

@@ -760,10 +760,11 @@ static int take_into_queue(void *executor, void (*run)(void *job), void *job)
 static unsigned shown(void)
 {
     unsigned count = load_relaxed(&r.timer->rearmed);
+    const struct lane *lane;
 
-    for (unsigned i = 0; i < r.timer->lanes.count; i++) {
+    for (unsigned i = 0; (lane = lanes_next_made(&r.timer->lanes, &i)) != NULL;) {
         for (unsigned place = 0; place < LANE_REARMED; place++)
-            count += load_relaxed(&r.timer->lanes.lane[i].rearmed[place]) != NULL;
+            count += load_relaxed(&lane->rearmed[place]) != NULL;
     }
     return count;
 }

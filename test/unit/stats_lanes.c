@@ -105,7 +105,7 @@ static void open_timer(void)
         cr_skip_test("there is one CPU");
     cpu[0] = lane[0] > lane[1];
     cpu[1] = !cpu[0];
-    held_after = &timer->lanes.lane[min_u64(lane[0], lane[1])];
+    held_after = lanes_own(&timer->lanes, (unsigned)min_u64(lane[0], lane[1]));
 }
 
 static void close_timer(void)
