@@ -361,6 +361,7 @@ WHEEL_TEST(lane_make, beside_stop)
     submitter maker, other;
     hwt_timeout *back;
     unsigned handed = 0, before;
+    const struct lane *lane;
     stopper stop = {0};
 
     maker.timer = other.timer = stop.timer = timer_of_kind(wheel);
@@ -390,6 +391,8 @@ WHEEL_TEST(lane_make, beside_stop)
     cr_assert_eq(handed, 1 + (maker.result == 0), "%u of them, %d", handed, maker.result);
     cr_assert_eq(hwt_timer_pending(stop.timer), 0);
     cr_assert_eq(made(&stop.timer->lanes), 1);
+    for (unsigned i = 0; (lane = lanes_next_made(&stop.timer->lanes, &i)) != NULL;)
+        cr_assert(load_seq(&lane->closed), "lane %u", lane->index);
     cr_assert_eq(hwt_timer_destroy(stop.timer), 0);
 }
 
