@@ -163,8 +163,9 @@ typedef struct hwt_config {
     clockid_t clock_id;
     /*
      * A clock of the caller's, read by any thread that schedules; it returns, and does not throw;
-     * it may go back, and nothing runs early for that; only with HWT_DRIVE_CALLER. Deadlines have 61 bits, and the last means never: a reading of
-     * 2^61 - 2 ns or more counts as that, and makes due all but what is never due.
+     * it may go back, and nothing runs early for that; only with HWT_DRIVE_CALLER. Deadlines have
+     * 61 bits, and the last means never: a reading of 2^61 - 2 ns or more counts as that, and makes
+     * due all but what is never due.
      */
     uint64_t (*now)(void *clock);
     void *clock; /* its argument */
