@@ -117,7 +117,7 @@ typedef struct hwt_timeout hwt_timeout;
  * pass, and a thread may be ended there: the timer stays whole. That was the last run of the
  * timeout, even if it is periodic or re-armed; what was due with it runs in the next pass. On the
  * way out the hooks and releases that are owed are called; one of them may throw, too, and then
- * that is what passes.
+ * that is what passes. The exception before it is not destroyed then: let few of them throw.
  */
 typedef void hwt_task(hwt_timeout *timeout, void *arg);
 
