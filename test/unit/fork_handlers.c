@@ -19,7 +19,7 @@ TestSuite(fork_handlers, .init = test_arm);
 
 static bool handlers_act, child_alone; /* only in the child */
 static hwt_timer *parents;
-static hwt_timeout *parents_pending;
+static hwt_timeout *parents_pending, *parents_first;
 static unsigned prepared, parented, childed, failures;
 static hwt_timer *made_in_child[HANDLERS];
 
@@ -120,16 +120,28 @@ static int in_child_process(int (*check)(void))
     return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
 }
 
+/*
+ * A worker that has begun, and has nothing left to allocate or to free: AddressSanitizer's locks,
+ * which a thread takes that begins or frees, are in the child as they were.
+ */
+static bool make_parents(void)
+{
+    atomic_uint runs = 0;
+
+    parents = worker_timer();
+    return parents &&
+           hwt_new_timeout(parents, noop_task, NULL, HWT_SEC(60), &parents_pending) == 0 &&
+           hwt_new_timeout(parents, count_task, &runs, 0, &parents_first) == 0 &&
+           wait_count(&runs, 1);
+}
+
 Test(fork_handlers, that_use_timers)
 {
     atomic_uint runs = 0;
 
     alarm(30);
     pthread_atfork(in_prepare, in_parent, late_in_child);
-    parents = worker_timer();
-    cr_assert_eq(hwt_new_timeout(parents, count_task, &runs, 0, NULL), 0);
-    cr_assert(wait_count(&runs, 1));
-    cr_assert_eq(hwt_new_timeout(parents, noop_task, NULL, HWT_SEC(60), &parents_pending), 0);
+    cr_assert(make_parents());
     handlers_act = true;
     for (unsigned round = 1; round <= 3; round++) {
         cr_assert_eq(in_child_process(check_child), 0, "G12");
@@ -139,9 +151,10 @@ Test(fork_handlers, that_use_timers)
     }
     handlers_act = false;
     cr_assert_eq(hwt_new_timeout(parents, count_task, &runs, 0, NULL), 0);
-    cr_assert(wait_count(&runs, 2), "the parent is affected");
+    cr_assert(wait_count(&runs, 1), "the parent is affected");
     hwt_timeout_cancel(parents_pending);
     hwt_timeout_unref(parents_pending);
+    hwt_timeout_unref(parents_first);
     cr_assert_eq(hwt_timer_destroy(parents), 0);
 }
 
@@ -156,8 +169,7 @@ static void give_up(int number)
 /* Process 1, whose child is process 1 of another namespace; from then on it starts no threads. */
 static int be_first_and_fork(void)
 {
-    parents = worker_timer();
-    if (!parents || hwt_new_timeout(parents, noop_task, NULL, HWT_SEC(60), &parents_pending) != 0)
+    if (!make_parents())
         return 98;
     if (getpid() != 1 || unshare(CLONE_NEWPID) != 0)
         return NOT_PERMITTED;
