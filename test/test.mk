@@ -100,9 +100,13 @@ again: deps ## test: Run the wheel's random tests again and again (AGAIN_SECONDS
 	@$(MAKE) --no-print-directory unit-programs
 	$(call run,$(KIND),again)
 
+# VALGRIND_TESTS: names of unit tests; otherwise all.
+memcheck_unit = $(if $(VALGRIND_TESTS), \
+	$(filter $(addprefix %/,$(notdir $(VALGRIND_TESTS))),$(UNIT_HERE)),$(UNIT_HERE))
 .PHONY: valgrind
-valgrind: deps ## closer: Run the unit tests under valgrind
-	@$(MAKE) --no-print-directory KIND=debug unit-programs stress-programs
+valgrind: deps ## closer: Run the unit tests under valgrind (VALGRIND_TESTS=, only those)
+	@$(MAKE) --no-print-directory KIND=debug \
+		$(patsubst $(B)/%,$(BUILD)/debug/%,$(FUZZ) $(memcheck_unit))
 	$(call run,debug,valgrind)
 
 .PHONY: coverage

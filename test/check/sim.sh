@@ -28,10 +28,10 @@ fi
 # The same number of points in the same histories; and the same by their events alone.
 searched()
 {
-    "${fixed[@]}" "$sim" -n 800 -s 60 -r | sed -n '/^FAILED/p; s/,[^,]* states.*//p'
+    "${fixed[@]}" "$sim" -n 400 -s 60 -r | sed -n '/^FAILED/p; s/,[^,]* states.*//p'
 }
 first=$(searched) second=$(searched)
-if [ "${first%% *}" != 800 ] || [ "$first" != "$second" ]; then
+if [ "${first%% *}" != 400 ] || [ "$first" != "$second" ]; then
     printf 'not the same again: %s; %s\n' "$first" "$second"
     status=1
 fi
