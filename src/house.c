@@ -19,7 +19,9 @@
 #define TOOK_MOST   UINT64_C(10000000)
 /*
  * A huge page that takes longer is dear: the host has to find it. In small ones the same memory
- * takes 1.2 ms there; so many times, then a huge one is tried again.
+ * takes 1.2 ms on many of these; so many times, then a huge one is tried again. On others small
+ * ones take nearly as long: if one slab takes two thirds of that, as many times huge ones, whatever
+ * they take.
  */
 #define DEAR_NS     UINT64_C(2000000)
 #define SMALL_TIMES 16
@@ -69,6 +71,19 @@ static bool may_take_time(hwt_timer *timer, uint64_t now)
     return false;
 }
 
+/* Of which kind the next slabs are, from what the last one took. */
+static void choose_pages(struct house *house)
+{
+    if (house->small < 0) {
+        house->small++;
+    } else if (house->small > 0) {
+        house->small = house->took < house->dear / 3 * 2 ? house->small - 1 : -SMALL_TIMES;
+    } else if (house->took > DEAR_NS) {
+        house->dear = house->took;
+        house->small = SMALL_TIMES;
+    }
+}
+
 /*
  * No pause: there is one segment at most for each that was filled, and one slab. The time is the
  * system's, for pages that somebody would have waited for otherwise.
@@ -90,10 +105,7 @@ void house_make_ready(hwt_timer *timer)
     slab_make_ready(house->small > 0);
     end = timer_now(timer); /* some clocks go back, or leap */
     house->took = end > begin ? min_u64(end - begin, TOOK_MOST) : 0;
-    if (house->small > 0)
-        house->small--;
-    else if (house->took > DEAR_NS)
-        house->small = SMALL_TIMES;
+    choose_pages(house);
 }
 
 /*

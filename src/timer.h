@@ -57,8 +57,9 @@ struct house {
     uint64_t pause; /* after the last one */
     uint64_t look;  /* no look before at whether there is something */
     uint64_t took;  /* to make a slab ready, last */
-    unsigned small; /* so many more are made so in small pages, since a huge one was dear */
-    bool open;      /* there is something to go back */
+    uint64_t dear;  /* what a huge page took that was dear */
+    int small; /* so many more are made so in small pages; below 0: in huge ones, dear or not */
+    bool open; /* there is something to go back */
 };
 
 /*

@@ -21,7 +21,7 @@ enum { BIG_LOT = 4096 /* large chunks: 2 MB */, SMALL_LOTS = 4080 * CHUNK_SPLIT 
 
 TestSuite(house, .init = test_arm);
 
-enum { POPULATE = 23, SLAB = SLAB_BLOCKS * sizeof(hwt_timeout) };
+enum { POPULATE = 23, SLAB = SLAB_BLOCKS * sizeof(hwt_timeout), SMALL_PAGES = 32 << 10 };
 
 /*
  * What goes back to the system goes through here: by the test's own thread, and by others. And what
@@ -34,6 +34,7 @@ static atomic_bool hold_next; /* whoever asks for a slab ... */
 static atomic_uint is_held;
 static atomic_bool let_go;           /* ... until then */
 static void (*asked_for_slab)(void); /* by the test's own thread */
+static void (*asked_for_small)(void);
 
 int madvise(void *memory, size_t size, int advice)
 {
@@ -54,6 +55,8 @@ int madvise(void *memory, size_t size, int advice)
                 sleep_ms(1);
         }
     }
+    if (advice == POPULATE && asked_for_small && size == SMALL_PAGES)
+        asked_for_small();
     if (advice == POPULATE && producer && size == pool_stretch() * SLAB_BATCH * sizeof(hwt_timeout))
         atomic_fetch_add(&stretches, 1);
     return (int)syscall(SYS_madvise, memory, size, advice);
@@ -540,6 +543,36 @@ WHEEL_TEST(house, a_slab_comes_in_small_pages_where_a_huge_one_was_dear)
     carve_half_a_slab(&r);
     house_make_ready(r.timer);
     cr_assert_eq(house->small, 0, "it took no time");
+    rig_close(&r);
+}
+
+static void take_fifty_microseconds(void)
+{
+    set_now(dear_for, now_of(dear_for) + HWT_USEC(50));
+}
+
+/* Where a hypervisor makes small ones as dear: one is tried, then huge ones, then one once more. */
+WHEEL_TEST(house, a_slab_stays_huge_where_small_pages_are_dear_too)
+{
+    enum { TIMES = 16 };
+    struct house *house;
+    rig r;
+
+    begin(&r, wheel);
+    house = &r.timer->worker.house;
+    dear_for = &r;
+    asked_for_slab = take_three_milliseconds;
+    asked_for_small = take_fifty_microseconds; /* a slab has 64 of these */
+    for (unsigned i = 0; i < 2 * (TIMES + 2); i++) {
+        unsigned turn = i % (TIMES + 2);
+        size_t before = slabs_by_others;
+
+        carve_half_a_slab(&r);
+        house_make_ready(r.timer);
+        cr_assert_eq((size_t)slabs_by_others - before, turn != 1, "%u", i);
+        cr_assert_eq(house->small, turn == 0 ? TIMES : (int)turn - 1 - TIMES, "%u", i);
+    }
+    asked_for_slab = asked_for_small = NULL;
     rig_close(&r);
 }
 
