@@ -51,11 +51,14 @@ VALIDATED := $(addprefix unit/,wheel wheel_cascade wheel_edges wheel_memory whee
 TESTED  := unit fuzz stress fault
 CHECKED := check
 
+# What the words of TESTED are: folders' programs, or single ones.
+tested_here = $(foreach t,$(TESTED),$(filter $(B)/test/$(t) $(B)/test/$(t)/%,$(UNIT_HERE) $(STRESS) \
+	$(FAULT) $(FUZZ)))
 validated_here = $(if $(UNIT_HERE),$(VALIDATED),$(filter-out unit/%,$(VALIDATED)))
 
 .PHONY: check
 check: deps ## first: Build and run all tests but models and packages, part on a debug build (minutes)
-	@$(MAKE) --no-print-directory all unit-programs stress-programs $(REPLAY_HERE)
+	@$(MAKE) --no-print-directory all $(tested_here) $(REPLAY_HERE)
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory KIND=debug \
 		$(addprefix $(BUILD)/debug/test/,$(validated_here)))
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory sim-program)

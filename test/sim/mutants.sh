@@ -12,7 +12,8 @@
 #   Open: why it is not found in a minute as things are; a tenth of the time is spent on it
 #   Weak: why the simulator, whose loads are never early, cannot show it: not found either, but
 #         left to the models of test/model/
-# Arguments: names of mutants; otherwise all. MUTANT_SECONDS is the patience for each (60).
+# Arguments: names of mutants; otherwise all. MUTANT_SECONDS is the patience for each (60);
+# MUTANT_SHARE=K/N takes every Nth of them, from the Kth on, and says so.
 # The rows printed are those of the table in docs/reliability.md.
 
 set -u
@@ -88,6 +89,13 @@ if [ $# -gt 0 ]; then
     for name in "$@"; do patches+=("test/sim/mutants/$name.patch"); done
 else
     patches=(test/sim/mutants/*.patch)
+fi
+if [ -n "${MUTANT_SHARE:-}" ]; then
+    all=("${patches[@]}") patches=()
+    for ((i = ${MUTANT_SHARE%/*}; i < ${#all[@]}; i += ${MUTANT_SHARE#*/})); do
+        patches+=("${all[i]}")
+    done
+    echo "${#patches[@]} of ${#all[@]}; the others: make sim-mutants"
 fi
 workers=$(nproc)
 for ((w = 0; w < workers; w++)); do
