@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What both kinds of wheel share: the way to the agenda, the pen, filing anew. */
+/* What both kinds of wheel share: the way to the agenda, filing anew, what comes next. */
 #include "wheel.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fellows.h"
+#include "pen.h"
 
 #define SPARSE        BUCKET_INLINE /* timeouts in a slot that is worth splitting */
 #define RESERVE_SPARE 64            /* chunks for what is on its way between buckets */
@@ -70,33 +71,6 @@ int wheel_reserve(struct wheel *wheel, size_t timeouts)
     return chunk_store_reserve(&wheel->store, BUCKET_CHUNKS_FOR(timeouts) + RESERVE_SPARE);
 }
 
-/* ---- the pen: slow, but it needs no memory ---- */
-
-#define PEN_PORTION 16384 /* leave it at a time: a millisecond or two */
-
-static uint64_t pen_earliest(const struct wheel *wheel)
-{
-    uint64_t earliest = UINT64_MAX;
-
-    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout))
-        earliest = min_u64(earliest, timeout_deadline(timeout));
-    return earliest;
-}
-
-static void pen_expire(struct wheel *wheel)
-{
-    hwt_timeout *before = NULL, *here = wheel->pen, *next;
-
-    for (; here; here = next) {
-        uint64_t deadline = timeout_deadline(here);
-        next = fellow_next(here);
-        if (deadline <= wheel->covered)
-            agenda_add(&wheel->agenda, fellows_take_after(&wheel->pen, before), deadline);
-        else
-            before = here;
-    }
-}
-
 /* ---- filing ---- */
 
 /* W1; W2 (a nudged one that comes down a level while `current` is ahead of `covered`) */
@@ -126,7 +100,7 @@ HOT void note_filed(struct wheel *wheel, const struct bucket *bucket, _Atomic ui
                     uint64_t packed, uint64_t deadline)
 {
     if (unlikely(!slot))
-        fellows_push(&wheel->pen, packed_timeout(packed), PLACE_LISTED);
+        pen_put(wheel, packed_timeout(packed));
     else if (unlikely(deadline < wheel->notable))
         note(wheel, bucket, (struct sighting){slot, packed, deadline});
 }
@@ -187,34 +161,6 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
     }
 }
 
-/* ---- out of the pen, once there is memory ---- */
-
-/* A portion of them; the first that finds no memory is in the pen again, and ends that. */
-static void leave_pen(struct wheel *wheel)
-{
-    chunk_ask_again(&wheel->store);
-    for (unsigned filed = 0; wheel->pen && filed < PEN_PORTION; filed++) {
-        hwt_timeout *timeout = fellows_pop(&wheel->pen), *rest = wheel->pen;
-
-        timeout_set_where(timeout, NULL, PLACE_ADRIFT);
-        wheel_insert(wheel, timeout, timeout_deadline(timeout));
-        if (wheel->pen != rest)
-            return;
-    }
-}
-
-/* False: it is not there. It is looked for only as long as there is no memory to leave it. */
-static bool pen_remove(struct wheel *wheel, hwt_timeout *timeout)
-{
-    if (!wheel->pen || timeout->place != PLACE_LISTED)
-        return false;
-    leave_pen(wheel);
-    if (!bucket_holds(timeout))
-        return timeout->place == PLACE_LISTED && fellows_remove(&wheel->pen, timeout);
-    bucket_remove(&wheel->store, timeout);
-    return true;
-}
-
 /* ---- removal ---- */
 
 bool wheel_remove_slowly(struct wheel *wheel, hwt_timeout *timeout)
@@ -253,7 +199,7 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
     bool any;
 
     if (unlikely(wheel->pen != NULL))
-        leave_pen(wheel);
+        pen_leave(wheel);
     if (unlikely(wheel->pen != NULL)) {
         penned = wheel_tick_of(wheel, pen_earliest(wheel));
         limit = min_u64(limit, max_u64(penned, wheel->current));
