@@ -39,8 +39,9 @@ static int say_stopped(hwt_timer *timer)
  * The earliest deadline of all that has been taken in, and what the lanes say of the rest; by
  * whoever drives, in a task too: then that one's next run counts. `promised`: before that, somebody
  * was a guest, whose nudge may not be queued yet (C15). Then there may be timeouts in no slot, none
- * of which is due before what was told to the lanes, or taken from there since nobody was a guest;
- * nor before what had been re-armed then, which is hidden by a guest before it is here.
+ * of which is due before what was told to the lanes, or taken from there, or met nudged, since
+ * nobody was a guest; nor before what had been re-armed then, which is hidden by a guest before it
+ * is here.
  */
 static uint64_t reckon(hwt_timer *timer, bool promised)
 {

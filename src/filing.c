@@ -298,10 +298,16 @@ void file_reclaim_periodic(hwt_timer *timer)
 
 /* ---- adrift, nudged, over ---- */
 
+/* Nudged: its mover may not have told anybody yet, nor queued the nudge (C15). */
 void file_adrift(hwt_timer *timer, hwt_timeout *timeout)
 {
+    struct worker *w = &timer->worker;
+    uint64_t word = load_acquire(&timeout->word);
+
+    if (word_code(word) == WORD_NUDGED)
+        w->promised = min_u64(w->promised, word_deadline(word));
     timeout_set_where(timeout, NULL, PLACE_ADRIFT);
-    timer->worker.adrift++;
+    w->adrift++;
 }
 
 bool file_take_nudged(hwt_timer *timer, hwt_timeout *timeout)

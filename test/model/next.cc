@@ -55,6 +55,7 @@ enum {
     ANSWER_SEEN_ONCE,
     ANSWER_WITHOUT_LANES,
     ANSWER_WITHOUT_NOTICES,
+    ADRIFT_NOT_PROMISED,
 };
 
 static const model_case mutants[] = {
@@ -97,6 +98,7 @@ static const model_case mutants[] = {
     {ANSWER_SEEN_ONCE, "who reads an answer does not look whether it was withdrawn meanwhile"},
     {ANSWER_WITHOUT_LANES, "an answer is read without a look at the lanes"},
     {ANSWER_WITHOUT_NOTICES, "an answer is read without a look at notices and what was moved"},
+    {ADRIFT_NOT_PROMISED, "who meets a nudged one forgets its deadline while somebody moves"},
 };
 
 /* The runner, or one who moves it later. */
@@ -309,6 +311,8 @@ struct next : rl::test_suite<next, THREADS> {
     bool lane_holds()
     {
         unsigned in = load_seq(where);
+
+        model_dawdle(20, $);
         return in >= LANE_SLOT && in < WHEEL_SLOT && load_seq(lane_slot(in)) % 2;
     }
 
@@ -421,6 +425,7 @@ struct next : rl::test_suite<next, THREADS> {
     {
         unsigned was = change(deadline, to_later, false);
 
+        model_dawdle(40, $);
         if (was == PENDING)
             put_or_nudge(lane);
         else if (was == NUDGED && mutant != (to_later ? LATER_NOT_TOLD : MOVED_NOT_TOLD))
@@ -581,9 +586,13 @@ struct next : rl::test_suite<next, THREADS> {
 
     void meet()
     {
-        if (load_acquire(word[0]) % 4 == PENDING) {
+        unsigned seen = load_acquire(word[0]);
+
+        if (seen % 4 == PENDING) {
             file(0);
         } else {
+            if (mutant != ADRIFT_NOT_PROMISED)
+                promised_to = least(promised_to, seen / 4);
             store_relaxed(where, (unsigned)NO_SLOT);
             at = ADRIFT;
             model_corner(LEFT_ADRIFT);
@@ -669,8 +678,10 @@ struct next : rl::test_suite<next, THREADS> {
             return;
         deadline = load_relaxed(word[0]) / 4;
         if (deadline <= near) {
-            if (take_slot(s.slot))
+            if (take_slot(s.slot)) {
+                model_dawdle(20, $);
                 meet();
+            }
         } else {
             model_corner(LEFT);
             if (mutant != LEFT_NOT_TOLD)
