@@ -72,10 +72,13 @@ static __attribute__((no_sanitize("address"))) void count_one(hwt_timeout *block
     struct count *count = arg;
     _Atomic uintptr_t *place;
     uintptr_t note;
+    uint32_t others;
 
     place = slab_note(block);
     note = load_relaxed(place);
-    if (load_relaxed(&block->refs) <= (note & OFFERED ? 1 : 0) || block->timer != count->timer)
+    /* an executor's job has one, and while it has, the runtime's is counted though it is over */
+    others = note & OFFERED ? 1u + load_relaxed(&block->withdrawn) : 0;
+    if (load_relaxed(&block->refs) <= others || block->timer != count->timer)
         return;
     if (!is_turned(note) && cas_acq_rel(place, &note, ~note)) {
         count->handles++;

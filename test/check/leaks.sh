@@ -78,6 +78,10 @@ static __attribute__((noinline)) void play_with_executor(const char *how)
         hwt_timeout_unref(timeout);
     while (!kept)
         hwt_timer_advance(timer);
+    if (strncmp(how, "job-cancelled", 13) == 0)
+        hwt_timeout_cancel(timeout);
+    if (strcmp(how, "job-cancelled") == 0)
+        hwt_timeout_unref(timeout);
     hwt_timer_destroy(timer);
     run_kept(kept);
     if (strcmp(how, "job-late") == 0)
@@ -132,8 +136,10 @@ expect asan-of-user kept 0
 expect debug job-kept 0 'and 1 of its timeouts'
 expect asan job-kept 23 LeakSanitizer play_with_executor 'and 1 of its timeouts'
 expect asan job-late 0 'and 1 of its timeouts'
+expect debug job-cancelled-kept 0 'and 1 of its timeouts'
+expect asan job-cancelled-kept 23 LeakSanitizer play_with_executor 'and 1 of its timeouts'
 for name in debug asan asan-of-user asan-of-user-shared; do
-    for how in pending dropped job; do
+    for how in pending dropped job job-cancelled; do
         expect $name $how 0
     done
 done
