@@ -3,57 +3,114 @@
 
 #include "fellows.h"
 
-#define PEN_PORTION 16384 /* leave it at a time: a millisecond or two */
-
-void pen_put(struct wheel *wheel, hwt_timeout *timeout)
+void pen_init(struct pen *pen, uint64_t tick_ns)
 {
-    fellows_push(&wheel->pen, timeout, PLACE_LISTED);
+    pen->shift = 63 - (unsigned)__builtin_clzll(tick_ns);
 }
 
-uint64_t pen_earliest(const struct wheel *wheel)
+static hwt_timeout **list_of(struct pen *pen, uint64_t span)
 {
-    uint64_t earliest = UINT64_MAX;
+    return &pen->list[span % PEN_LISTS];
+}
 
-    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout))
-        earliest = min_u64(earliest, timeout_deadline(timeout));
+void pen_put(struct pen *pen, hwt_timeout *timeout, uint64_t deadline)
+{
+    uint64_t span = deadline >> pen->shift;
+
+    pen->from = pen_is_empty(pen) ? span : min_u64(span, pen->from);
+    pen->count++;
+    fellows_push(list_of(pen, span), timeout, PLACE_LISTED);
+}
+
+hwt_timeout *pen_pop(struct pen *pen)
+{
+    for (unsigned i = 0; i < PEN_LISTS; i++) {
+        hwt_timeout *timeout = fellows_pop(list_of(pen, pen->from + i));
+        if (!timeout)
+            continue;
+        pen->count--;
+        timeout_set_where(timeout, NULL, PLACE_ADRIFT);
+        return timeout;
+    }
+    return NULL;
+}
+
+/* In its span's list, unless it has been moved. */
+bool pen_remove(struct pen *pen, hwt_timeout *timeout)
+{
+    uint64_t span = timeout_deadline(timeout) >> pen->shift;
+
+    for (unsigned i = 0; i < PEN_LISTS; i++) {
+        if (!fellows_remove(list_of(pen, span + i), timeout))
+            continue;
+        pen->count--;
+        return true;
+    }
+    return false;
+}
+
+uint64_t pen_earliest(const struct pen *pen)
+{
+    uint64_t earliest = UINT64_MAX, span = pen->from, end = span + PEN_LISTS;
+
+    /*
+     * P1: what is due before this span has been seen by then. What was moved earlier is not found
+     * before its list's turn, and is not told to be due before that.
+     */
+    for (; span != end && earliest >> pen->shift >= span; span++) {
+        const hwt_timeout *timeout = pen->list[span % PEN_LISTS];
+        for (; timeout; timeout = fellow_next(timeout))
+            earliest = min_u64(earliest, max_u64(timeout_deadline(timeout), span << pen->shift));
+    }
     return earliest;
 }
 
-void pen_expire(struct wheel *wheel)
+/* What is not due yet goes to the list where it is by now. */
+static void expire_list(struct pen *pen, uint64_t span, uint64_t covered, struct agenda *agenda)
 {
-    hwt_timeout *before = NULL, *here = wheel->pen, *next;
+    hwt_timeout *list = *list_of(pen, span), *timeout;
 
-    for (; here; here = next) {
-        uint64_t deadline = timeout_deadline(here);
-        next = fellow_next(here);
-        if (deadline <= wheel->covered)
-            agenda_add(&wheel->agenda, fellows_take_after(&wheel->pen, before), deadline);
+    *list_of(pen, span) = NULL;
+    while ((timeout = fellows_pop(&list)) != NULL) {
+        uint64_t deadline = timeout_deadline(timeout);
+        pen->count--;
+        if (deadline <= covered)
+            agenda_add(agenda, timeout, deadline);
         else
-            before = here;
+            pen_put(pen, timeout, deadline);
     }
 }
 
-/* The first that finds no memory is in the pen again, and ends that. */
-void pen_leave(struct wheel *wheel)
+void pen_expire(struct pen *pen, uint64_t covered, struct agenda *agenda)
 {
-    chunk_ask_again(&wheel->store);
-    for (unsigned filed = 0; wheel->pen && filed < PEN_PORTION; filed++) {
-        hwt_timeout *timeout = fellows_pop(&wheel->pen), *rest = wheel->pen;
+    uint64_t from = pen->from, to = covered >> pen->shift, spans;
 
-        timeout_set_where(timeout, NULL, PLACE_ADRIFT);
-        wheel_insert(wheel, timeout, timeout_deadline(timeout));
-        if (wheel->pen != rest)
-            return;
+    if (pen_is_empty(pen) || to < from)
+        return;
+    spans = min_u64(to - from + 1, PEN_LISTS);
+    pen->from = to;
+    for (uint64_t i = 0; i < spans; i++)
+        expire_list(pen, from + i, covered, agenda);
+}
+
+void pen_show(const struct pen *pen, bucket_see *see, void *context)
+{
+    for (unsigned i = 0; i < PEN_LISTS; i++) {
+        for (const hwt_timeout *timeout = pen->list[i]; timeout; timeout = fellow_next(timeout))
+            see(context, timeout);
     }
 }
 
-bool pen_remove(struct wheel *wheel, hwt_timeout *timeout)
+size_t pen_check(const struct pen *pen)
 {
-    if (!wheel->pen || timeout->place != PLACE_LISTED)
-        return false;
-    pen_leave(wheel);
-    if (!bucket_holds(timeout))
-        return timeout->place == PLACE_LISTED && fellows_remove(&wheel->pen, timeout);
-    bucket_remove(&wheel->store, timeout);
-    return true;
+    size_t count = 0;
+
+    for (unsigned i = 0; i < PEN_LISTS; i++) {
+        for (const hwt_timeout *timeout = pen->list[i]; timeout; timeout = fellow_next(timeout)) {
+            hwt_assert(timeout->place == PLACE_LISTED);
+            count++;
+        }
+    }
+    hwt_assert(count == pen->count);
+    return count;
 }

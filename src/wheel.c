@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fellows.h"
-#include "pen.h"
-
 #define SPARSE        BUCKET_INLINE /* timeouts in a slot that is worth splitting */
 #define RESERVE_SPARE 64            /* chunks for what is on its way between buckets */
 
@@ -49,6 +46,7 @@ int wheel_create(struct wheel **wheel, hwt_wheel_kind kind, uint64_t tick_ns, ui
     w->current = now / tick_ns;
     w->covered = w->current ? wheel_tick_time(w, w->current - 1) : 0;
     chunk_store_init(&w->store);
+    pen_init(&w->pen, tick_ns);
     if (agenda_init(&w->agenda, &w->store, tick_ns) != 0) {
         w->ops->destroy(w);
         return -ENOMEM;
@@ -100,7 +98,7 @@ HOT void note_filed(struct wheel *wheel, const struct bucket *bucket, _Atomic ui
                     uint64_t packed, uint64_t deadline)
 {
     if (unlikely(!slot))
-        pen_put(wheel, packed_timeout(packed));
+        pen_put(&wheel->pen, packed_timeout(packed), deadline);
     else if (unlikely(deadline < wheel->notable))
         note(wheel, bucket, (struct sighting){slot, packed, deadline});
 }
@@ -161,11 +159,43 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
     }
 }
 
+/* ---- out of the pen, once there is memory ---- */
+
+#define PEN_PORTION 16384 /* at a time: a millisecond or two */
+
+/* A portion of them; the first that finds no memory is in the pen again, and ends that. */
+static void leave_pen(struct wheel *wheel)
+{
+    struct pen *pen = &wheel->pen;
+
+    chunk_ask_again(&wheel->store);
+    for (unsigned filed = 0; !pen_is_empty(pen) && filed < PEN_PORTION; filed++) {
+        hwt_timeout *timeout = pen_pop(pen);
+        size_t left = pen->count;
+
+        wheel_insert(wheel, timeout, timeout_deadline(timeout));
+        if (pen->count > left)
+            return;
+    }
+}
+
+/* False: it is not there. It is looked for only as long as there is no memory to leave it. */
+static bool remove_from_pen(struct wheel *wheel, hwt_timeout *timeout)
+{
+    if (pen_is_empty(&wheel->pen) || timeout->place != PLACE_LISTED)
+        return false;
+    leave_pen(wheel);
+    if (!bucket_holds(timeout))
+        return timeout->place == PLACE_LISTED && pen_remove(&wheel->pen, timeout);
+    bucket_remove(&wheel->store, timeout);
+    return true;
+}
+
 /* ---- removal ---- */
 
 bool wheel_remove_slowly(struct wheel *wheel, hwt_timeout *timeout)
 {
-    if (pen_remove(wheel, timeout))
+    if (remove_from_pen(wheel, timeout))
         return true;
     agenda_notice(&wheel->agenda, timeout);
     return false;
@@ -175,7 +205,7 @@ void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
 {
     if (bucket_holds(timeout))
         wheel_remove_over(wheel, timeout);
-    else if (!pen_remove(wheel, timeout))
+    else if (!remove_from_pen(wheel, timeout))
         agenda_extract(&wheel->agenda, timeout);
 }
 
@@ -188,8 +218,8 @@ void wheel_cover(struct wheel *wheel, uint64_t tick, struct bucket *due)
         wheel->witness.slot = NULL;
         agenda_add_bucket(&wheel->agenda, due, tick ? wheel_tick_time(wheel, tick - 1) : 0);
     }
-    if (unlikely(wheel->pen != NULL))
-        pen_expire(wheel);
+    if (unlikely(!pen_is_empty(&wheel->pen)))
+        pen_expire(&wheel->pen, wheel->covered, &wheel->agenda);
 }
 
 /* The next tick up to `limit` at which something is due goes into the agenda. */
@@ -198,10 +228,10 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
     uint64_t penned = UINT64_MAX;
     bool any;
 
-    if (unlikely(wheel->pen != NULL))
-        pen_leave(wheel);
-    if (unlikely(wheel->pen != NULL)) {
-        penned = wheel_tick_of(wheel, pen_earliest(wheel));
+    if (unlikely(!pen_is_empty(&wheel->pen)))
+        leave_pen(wheel);
+    if (unlikely(!pen_is_empty(&wheel->pen))) {
+        penned = wheel_tick_of(wheel, pen_earliest(&wheel->pen));
         limit = min_u64(limit, max_u64(penned, wheel->current));
     }
     any = wheel->ops->expire(wheel, limit);
@@ -216,8 +246,8 @@ static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
 {
     bool wanted = wheel->ops->has_current(wheel, now, exact ? UINT32_MAX : SPARSE);
 
-    if (unlikely(wheel->pen != NULL))
-        wanted = wanted || (exact && pen_earliest(wheel) <= now);
+    if (unlikely(!pen_is_empty(&wheel->pen)))
+        wanted = wanted || (exact && pen_earliest(&wheel->pen) <= now);
     if (!wanted || wheel->covered >= wheel_tick_time(wheel, wheel->current))
         return false;
     wheel->ops->take_current(wheel);
@@ -227,7 +257,8 @@ static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
 /* Most ticks of an event loop have one: it need not go over the agenda. */
 static hwt_timeout *take_lone(struct wheel *wheel, uint64_t now)
 {
-    if (!wheel->ops->take_lone || unlikely(wheel->pen != NULL) || !agenda_is_empty(&wheel->agenda))
+    if (!wheel->ops->take_lone || unlikely(!pen_is_empty(&wheel->pen)) ||
+        !agenda_is_empty(&wheel->agenda))
         return NULL;
     return wheel->ops->take_lone(wheel, now);
 }
@@ -255,7 +286,7 @@ hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
 {
     /* the pen waits for the end of the tick, whatever else is due */
-    return likely(!wheel->pen) && wheel->ops->is_sparse(wheel, earliest, SPARSE);
+    return likely(pen_is_empty(&wheel->pen)) && wheel->ops->is_sparse(wheel, earliest, SPARSE);
 }
 
 /* ---- what comes next ---- */
@@ -296,7 +327,8 @@ uint64_t wheel_earliest(struct wheel *wheel)
     if (earliest != UINT64_MAX) /* all else is beyond `covered` */
         return earliest;
     earliest = wheel->ops->earliest(wheel, NULL);
-    return likely(!wheel->pen) ? earliest : min_u64(earliest, pen_earliest(wheel));
+    return likely(pen_is_empty(&wheel->pen)) ? earliest
+                                             : min_u64(earliest, pen_earliest(&wheel->pen));
 }
 
 /* Is it in its slot, and has it that deadline? The slot last (S3). */
@@ -320,7 +352,8 @@ uint64_t wheel_earliest_exact(struct wheel *wheel)
         set_notable(wheel);
     }
     earliest = witness->deadline;
-    return likely(!wheel->pen) ? earliest : min_u64(earliest, pen_earliest(wheel));
+    return likely(pen_is_empty(&wheel->pen)) ? earliest
+                                             : min_u64(earliest, pen_earliest(&wheel->pen));
 }
 
 uint64_t wheel_next_call(struct wheel *wheel)
@@ -358,7 +391,7 @@ hwt_timeout *wheel_pop(struct wheel *wheel)
     noticed = wheel_take_noticed(wheel); /* agenda_first may have met the last ones */
     if (noticed)
         return noticed;
-    return wheel->pen ? fellows_pop(&wheel->pen) : wheel->ops->pop(wheel);
+    return pen_is_empty(&wheel->pen) ? wheel->ops->pop(wheel) : pen_pop(&wheel->pen);
 }
 
 hwt_timeout *wheel_take_on_agenda(struct wheel *wheel)
@@ -371,8 +404,7 @@ void wheel_visit(struct wheel *wheel, bucket_see *see, void *context)
     crowd_forget(&wheel->crowd); /* a mark may go */
     wheel->ops->visit(wheel, see, context);
     /* afterwards: what was put back for the visit may have come here, for want of memory */
-    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout))
-        see(context, timeout);
+    pen_show(&wheel->pen, see, context);
 }
 
 /* The slots from *at on, `most` of them at most, and what is beside them (agenda_check: `idle`). */
@@ -384,11 +416,7 @@ static size_t check(struct wheel *wheel, size_t *at, size_t most, unsigned idle)
     crowd_check(&wheel->crowd);
 #endif
     hwt_assert(bucket_is_empty(&wheel->anew));
-    for (const hwt_timeout *timeout = wheel->pen; timeout; timeout = fellow_next(timeout)) {
-        hwt_assert(timeout->place == PLACE_LISTED);
-        count++;
-    }
-    return count;
+    return count + pen_check(&wheel->pen);
 }
 
 size_t wheel_check(struct wheel *wheel)

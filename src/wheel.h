@@ -18,8 +18,8 @@
 #ifndef HWT_WHEEL_H
 #define HWT_WHEEL_H
 
-#include "agenda.h"
 #include "crowd.h"
+#include "pen.h"
 
 struct wheel;
 
@@ -84,7 +84,7 @@ struct wheel {
     struct chunk_store store;
     struct agenda agenda;
     struct bucket anew;      /* on its way to other buckets; otherwise empty */
-    hwt_timeout *pen;        /* by `where`: filed without memory for a chunk */
+    struct pen pen;          /* filed without memory for a chunk */
     struct sighting witness; /* of the exact earliest deadline of all that `ops` files, or of none;
                                 it may have been moved, or withdrawn, since */
     struct sighting shown;   /* out of its slot, for a visitor */
