@@ -192,17 +192,6 @@ static size_t free_units(const struct chunk_store *store)
     return store->small_count + store->large_count * CHUNK_SPLIT + store->fresh;
 }
 
-int chunk_store_reserve(struct chunk_store *store, size_t small)
-{
-    size_t have = free_units(store);
-
-    if (small > SIZE_MAX / CHUNK_LARGE_SIZE)
-        return -ENOMEM;
-    if (have >= small)
-        return 0;
-    return grow(store, (small - have + CHUNK_SPLIT - 1) / CHUNK_SPLIT) ? 0 : -ENOMEM;
-}
-
 /* A large one becomes four, of which one is left. */
 static struct ring *split(struct chunk_store *store, struct ring *large, bool fresh)
 {
@@ -265,24 +254,40 @@ bool chunk_is_low(const struct chunk_store *store)
 }
 
 /* A huge page comes by a touch; if it was none, the rest is asked for. Small ones: by pieces. */
-static void bring_pages(struct chunk_lot *lot)
+static void bring_pages(struct chunk_lot *lot, size_t units)
 {
-    size_t size = lot->units * CHUNK_SMALL_SIZE, piece = lot->in_pieces ? MEET_SIZE : size;
+    size_t size = units * CHUNK_SMALL_SIZE, piece = lot->in_pieces ? MEET_SIZE : size;
 
     *(volatile char *)lot->chunks = 0;
     for (size_t at = 0; at < size; at += piece)
         platform_populate_pages(lot->chunks + at, size - at < piece ? size - at : piece);
-    lot->in_pieces = false;
+    if (units == lot->units)
+        lot->in_pieces = false;
+}
+
+/* With their pages as many as there would be if all were full: so it is mostly, or nearly. */
+int chunk_store_reserve(struct chunk_store *store, size_t small)
+{
+    size_t have = free_units(store);
+
+    if (small > SIZE_MAX / CHUNK_LARGE_SIZE)
+        return -ENOMEM;
+    if (have >= small)
+        return 0;
+    if (!grow(store, (small - have + CHUNK_SPLIT - 1) / CHUNK_SPLIT))
+        return -ENOMEM;
+    bring_pages(store->last, store->last->units / CHUNK_SPLIT);
+    return 0;
 }
 
 void chunk_make_ready(struct chunk_store *store, bool small)
 {
-    store->small_pages = small;
+    chunk_choose_pages(store, small);
     if (!grow(store, store->next_lot)) {
         store->half_open = false; /* whoever needs it may fare better */
         return;
     }
-    bring_pages(store->last);
+    bring_pages(store->last, store->last->units);
 }
 
 bool chunk_next_is_fresh(const struct chunk_store *store)

@@ -174,9 +174,14 @@ static inline bool chunk_runs_low(const struct chunk_store *store)
 {
     return unlikely(store->half_open) && chunk_is_low(store);
 }
+/* Of what kind are lots that come without the following. */
+static inline void chunk_choose_pages(struct chunk_store *store, bool small)
+{
+    store->small_pages = small;
+}
 /*
  * Another lot, and its pages, which whoever takes its first chunk would have to wait for. `small`:
- * it is of small pages, as are those that come without this before the next one that is not.
+ * it is of small pages, as are those that come without this before another choice.
  */
 void chunk_make_ready(struct chunk_store *store, bool small);
 

@@ -114,9 +114,13 @@ void house_make_ready(hwt_timer *timer)
  */
 void house_make_wheel_ready(hwt_timer *timer)
 {
+    bool small = timer->worker.house.small > 0;
+
     timer_check_acting(timer);
     if (next_due(timer) >= deadline_after(timer_now(timer), QUIET_NS))
-        wheel_make_ready(timer->worker.wheel, timer->worker.house.small > 0);
+        wheel_make_ready(timer->worker.wheel, small);
+    else
+        wheel_choose_pages(timer->worker.wheel, small);
 }
 
 static bool step(hwt_timer *timer)

@@ -125,6 +125,11 @@ static inline void wheel_make_ready(struct wheel *wheel, bool small)
 {
     chunk_make_ready(&wheel->store, small);
 }
+/* There is no time for that: of this kind is what it takes when it needs it. */
+static inline void wheel_choose_pages(struct wheel *wheel, bool small)
+{
+    chunk_choose_pages(&wheel->store, small);
+}
 
 /* Never fails: without memory it gets slower (the pen), but nothing is lost. */
 void wheel_insert(struct wheel *wheel, hwt_timeout *timeout, uint64_t deadline);

@@ -696,6 +696,11 @@ WHEEL_TEST(house, room_is_made_ready_when_nothing_is_due_for_a_while)
     cr_assert_eq(hwt_new_timeout(r.timer, noop_task, NULL, HWT_MSEC(9), &soon), 0);
     house_look_to_wheel(r.timer);
     cr_assert_eq(store->total, total, "something is due soon");
+    cr_assert_not(store->small_pages);
+    r.timer->worker.house.small = 1;
+    house_look_to_wheel(r.timer);
+    cr_assert(store->small_pages, "a huge one would be waited for");
+    r.timer->worker.house.small = 0;
     cr_assert(store->half_open, "but it may be done later");
     set_now(&r, now_of(&r) - HWT_MSEC(2));
     house_look_to_wheel(r.timer);

@@ -94,6 +94,15 @@ Test(reserve, small_pages_come_several_at_once)
     cr_assert_geq(atomic_load(&asked_for), reserve * sizeof(hwt_timeout));
 }
 
+/* Their slots: the worker need not wait for these when all are filed. */
+Test(reserve, the_pages_of_the_wheel_too)
+{
+    const size_t reserve = 300000;
+
+    cr_assert_eq(hwt_timer_destroy(timer_with(reserve)), 0);
+    cr_assert_geq(atomic_load(&asked_for), reserve * sizeof(uint64_t)); /* huge pages are touched */
+}
+
 /* G6 */
 Test(reserve, a_cycle_with_one_leaves_nothing)
 {
