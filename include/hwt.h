@@ -197,9 +197,10 @@ typedef struct hwt_config {
     uint64_t slow_task_ns; /* a task that ran longer is counted and logged after it; 0: never */
     /*
      * Since 1.1, on the worker's own thread: before its first pass, and after its last, also when a
-     * task has ended that thread: to attach it to a JVM, bind it to a node, name it to a tracer.
-     * Submissions do not wait for worker_start; a worker_exit is over when stop has returned. To
-     * wait for its timer in there is -EDEADLK. A caller that drives has no such thread. NULL: none.
+     * task has ended that thread: to attach it to a JVM or a Python interpreter once and not for
+     * each task, bind it to a node, name it to a tracer. Submissions do not wait for worker_start;
+     * a worker_exit is over when stop has returned. To wait for its timer in there is -EDEADLK. A
+     * caller that drives has no such thread. NULL: none.
      */
     void (*worker_start)(void *worker_arg);
     void (*worker_exit)(void *worker_arg);
@@ -423,10 +424,11 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
  * cancelled, or is due and with the executor. Inside its own task: re-arms it for another run;
  * false, if it was cancelled during this run, whatever that said, or its place under max_pending
  * has been taken meanwhile. From another thread while it runs: false. Moved to now in a task,
- * another one runs in the same pass if it was due in that already, else in the next. A periodic one
- * goes on from the new deadline: its phase moves along. At a fixed rate a deadline long ago has it
- * catch up on every period since, in a row: to run it now, use a delay of 0. Moving it later, on
- * every packet say, is one compare-and-swap and wakes nobody.
+ * another one runs in the same pass if it was due in that already, else in the next; moved to a
+ * time before now it may be the next either way. Among equal deadlines it keeps the place of its
+ * submission. A periodic one goes on from the new deadline: its phase moves along. At a fixed rate
+ * a deadline long ago has it catch up on every period since, in a row: to run it now, use a delay
+ * of 0. Moving it later, on every packet say, is one compare-and-swap and wakes nobody.
  *
  * A false from another thread does not say whether the run that is on, or just over, came too soon.
  * Who must not lose a push keeps the deadline in `arg`, too, under a lock that the task takes: the
@@ -462,7 +464,8 @@ void hwt_timeout_unref(hwt_timeout *timeout);
  * *timeout is the new handle, before the task can run, and what others hold is still the old one,
  * which has ended. The release is called for the last one only. What was cancelled while it ran
  * (and cancel said true: it was periodic or re-armed) has ended too, even while that run goes on;
- * what runs for the last time, when its task has returned. As Go's Reset of a timer that has fired.
+ * what runs for the last time, when its task has returned. It is submitted now, as to its place
+ * among equal deadlines. As Go's Reset of a timer that has fired.
  *
  * 0; -EBUSY: it has not ended (hwt_timeout_reschedule moves it; not while its last run is on: then
  * schedule another one); -EINVAL: no handle; else as for hwt_schedule. One thread at a time for
@@ -505,8 +508,9 @@ uint64_t hwt_timer_next_deadline(hwt_timer *timer);
  * stopped it is readable until the next hwt_timer_advance has said -ESHUTDOWN, and never again: a
  * loop hears of the stop and does not spin (of several one does, and tells the others); a duplicate
  * is so no more when the timer is destroyed. Owned by the timer; nothing is to be read from it:
- * advance makes it unreadable again. Linux: a timerfd, which whoever submits an earlier deadline
- * sets; a sandbox that is entered later must go on allowing timerfd_settime.
+ * advance makes it unreadable again, and who waits for its edge (EPOLLET) need call that once for
+ * each. Linux: a timerfd, which whoever submits an earlier deadline sets; a sandbox that is entered
+ * later must go on allowing timerfd_settime.
  *
  * -EINVAL on a worker-driven timer; -ENOTSUP with a clock of the caller's; -ECHILD in a forked
  * child; the errno of timerfd_create or timerfd_settime.

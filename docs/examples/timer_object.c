@@ -2,7 +2,9 @@
 /*
  * A timer as an object: what uv_timer_t is in libuv, an event with a timeout in libevent, Timer in
  * Envoy. It lies in what it belongs to, is armed, armed again while it runs down, disarmed, and all
- * that from its own callback, too. One thread (a loop's) uses it, and drives the hwt_timer.
+ * that from its own callback, too. One thread (a loop's) uses it, and drives the hwt_timer. (Moved,
+ * it keeps its place among those with the same deadline; for a new one, as libuv gives, cancel and
+ * renew.)
  */
 #include "example.h"
 

@@ -171,6 +171,28 @@ WHEEL_TEST(order, two_thousand_of_one_delay)
     equal_ones(wheel, 2000, HWT_SEC(30));
 }
 
+/* Moved to one deadline each has the place of its submission; renewed, a new one. */
+WHEEL_TEST(order, a_move_keeps_the_place_a_renewal_does_not)
+{
+    static const size_t expected[] = {0, 2, 3, 1};
+    uint64_t deadline;
+
+    open_rig(wheel);
+    deadline = r.clock.now + 5 * TICK;
+    submit_at(deadline + TICK);
+    submit_at(deadline);
+    submit_at(deadline - TICK);
+    submit_at(deadline);
+    cr_assert(hwt_timeout_reschedule_at(items[2].handle, deadline));
+    cr_assert(hwt_timeout_reschedule_at(items[0].handle, deadline));
+    cr_assert(hwt_timeout_cancel(items[1].handle));
+    cr_assert_eq(hwt_timeout_renew(&items[1].handle, NULL, 5 * TICK), 0);
+    cr_assert_eq(rig_advance_by(&r, 5 * TICK), 4);
+    for (size_t i = 0; i < COUNT_OF(expected); i++)
+        cr_assert_eq(runs[i].item, &items[expected[i]], "%zu", i);
+    close_rig();
+}
+
 /* The spill of a lane hands out the last one first. */
 WHEEL_TEST(order, through_the_spill)
 {

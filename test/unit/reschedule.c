@@ -337,6 +337,30 @@ WHEEL_TEST(reschedule, another_one_to_now_in_a_task)
     rig_close(&r);
 }
 
+static void move_to_before_now(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    cr_assert(hwt_timeout_reschedule_at(*(hwt_timeout *const *)arg, EPOCH + TICK));
+}
+
+/* It is told anew, and runs when that is taken in: once, and not later than in the next pass. */
+WHEEL_TEST(reschedule, another_one_to_before_now_in_a_task)
+{
+    hwt_timeout *other;
+    probe due = {0};
+    rig r;
+    int ran;
+
+    cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, move_to_before_now, &other, TICK, NULL), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, probe_task, &due, 2 * TICK, &other), 0);
+    ran = rig_advance_by(&r, 2 * TICK);
+    cr_assert_eq(ran + hwt_timer_advance(r.timer), 2);
+    cr_assert_eq(due.runs, 1);
+    hwt_timeout_unref(other);
+    rig_close(&r);
+}
+
 WHEEL_TEST(reschedule, a_rearmed_timeout_can_be_moved_and_cancelled)
 {
     rearming s = {.left = 2, .delay = HWT_SEC(1)};
