@@ -10,8 +10,7 @@
 
 #define NEAR_TICKS 4
 #define FAR_TICKS  64
-#define YIELDS     100   /* before a pause is a sleep ... */
-#define NAP_NS     50000 /* ... of so long */
+#define YIELDS     100 /* before a pause is a sleep */
 
 /* From a lane: the first time that the worker sees it. True: it is to be filed. */
 HOT bool meet(hwt_timer *timer, hwt_timeout *timeout)
@@ -282,6 +281,15 @@ void intake(hwt_timer *timer, uint64_t horizon)
     }
 }
 
+void intake_notices(hwt_timer *timer)
+{
+    struct lane *lane;
+
+    timer_check_acting(timer);
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;)
+        collect_notices(timer, lane, DEADLINE_NEVER, UINT_MAX);
+}
+
 bool intake_all(hwt_timer *timer)
 {
     struct lane *lane;
@@ -307,10 +315,12 @@ void intake_between(hwt_timer *timer)
     }
 }
 
-void intake_pause(unsigned *times)
+void intake_pause(unsigned *times, uint64_t most)
 {
-    if ((*times)++ < YIELDS)
+    unsigned before = (*times)++;
+
+    if (before < YIELDS)
         sched_yield();
     else
-        platform_nap(NAP_NS);
+        platform_nap(min_u64(PAUSE_LEAST + PAUSE_LEAST / 8 * (before - YIELDS), most));
 }

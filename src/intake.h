@@ -19,6 +19,8 @@ void intake(hwt_timer *timer, uint64_t horizon);
  * canceller about to empty a slot.
  */
 bool intake_all(hwt_timer *timer);
+/* The same when nothing can be in a lane any more: what is still to come is notices. */
+void intake_notices(hwt_timer *timer);
 /* Between two hands of tasks: a smaller portion of the notices, and nothing else. */
 void intake_between(hwt_timer *timer);
 
@@ -36,10 +38,13 @@ void intake_look_on(hwt_timer *timer, unsigned groups);
  */
 void intake_tell_far(hwt_timer *timer, uint64_t now);
 
+#define PAUSE_LEAST UINT64_C(50000)
+#define PAUSE_MOST  UINT64_C(2000000)
+
 /*
  * Some who have won a word are between two steps, and what they owe has not come yet: a little
- * while before the next look.
+ * while before the next look. The longer it has taken the longer, up to `most`.
  */
-void intake_pause(unsigned *times);
+void intake_pause(unsigned *times, uint64_t most);
 
 #endif

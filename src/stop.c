@@ -12,11 +12,22 @@
 #include "run_frames.h"
 #include "visit.h"
 
+/* Nobody has one in his hand any more, or is about to fill or to empty a slot of a lane. */
+static bool reclaim_slots(hwt_timer *timer)
+{
+    bool guests = load_seq(&timer->guests) > 0; /* one may have a timeout in his hand */
+    bool quiet = intake_all(timer);
+
+    file_reclaim_all(timer);
+    return quiet && !guests && load_seq(&timer->guests) == 0;
+}
+
 /*
  * The lanes are closed and the worker has ended. What is left can only be in a lane, in the
  * worker's keeping, or in the hands of a thread that is between two steps of its call: a producer
  * on its way to a spill, somebody who owes a notice (`adrift`: a canceller, an executor's thread
- * in a task), a guest. This waits for all of them (C6).
+ * in a task), a guest. This waits for all of them (C6). A task may take long: so when all slots are
+ * empty, and stay so, they are not gone round any more.
  */
 static void reclaim_all(hwt_timer *timer)
 {
@@ -24,13 +35,11 @@ static void reclaim_all(hwt_timer *timer)
     unsigned times = 0;
 
     w->reclaiming = RECLAIM_ALL;
-    for (;;) {
-        bool guests = load_seq(&timer->guests) > 0; /* one may have a timeout in his hand */
-        bool quiet = intake_all(timer);
-        file_reclaim_all(timer);
-        if (quiet && !guests && w->adrift == 0 && load_seq(&timer->guests) == 0)
-            break;
-        intake_pause(&times);
+    while (!reclaim_slots(timer))
+        intake_pause(&times, PAUSE_LEAST);
+    while (w->adrift > 0 || load_seq(&timer->guests) > 0) {
+        intake_pause(&times, PAUSE_MOST);
+        intake_notices(timer);
     }
     file_return_all(timer);
 }
@@ -46,7 +55,7 @@ static void close_lanes(hwt_timer *timer)
 
     lane_close(timer->lanes.common);
     while (lanes_being_made(&timer->lanes))
-        intake_pause(&times);
+        intake_pause(&times, PAUSE_LEAST);
     for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;)
         lane_close(lane);
 }

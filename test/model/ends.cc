@@ -946,7 +946,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
         drop_and_free();
     }
 
-    void collect(bool all)
+    void collect_notices()
     {
         if (load_relaxed(notices)) {
             exchange_relaxed(notices, 0u);
@@ -954,6 +954,11 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
             linked($) = 0;
             receive();
         }
+    }
+
+    void collect(bool all)
+    {
+        collect_notices();
         for (unsigned i = 0; i < LANE_SLOTS; i++) {
             if (all || rl::rand(2))
                 sweep_slot(i, all);
@@ -1010,17 +1015,25 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     /* ---- stop.c and visit.c ---- */
 
     /* Whoever may have it in his hand was there before the slots were looked at, or is still. */
-    bool take_all_in()
+    bool reclaim_slots()
     {
         bool before = mutant != GUESTS_READ_AFTER && load_seq(guests) > 0;
 
         collect(true);
-        if (reclaiming)
-            reclaim_all();
-        if (reclaiming && mutant != CANCELLED_NOT_AWAITED && lane_holds_any())
+        reclaim_all();
+        if (mutant != CANCELLED_NOT_AWAITED && lane_holds_any())
             return false;
-        return !before && (adrift == 0 || (reclaiming && mutant == STOP_LEAVES_ADRIFT)) &&
-               (mutant == GUESTS_READ_BEFORE || load_seq(guests) == 0);
+        return mutant == SLOTS_GONE_ROUND_ONCE ||
+               (!before && (mutant == GUESTS_READ_BEFORE || load_seq(guests) == 0));
+    }
+
+    /* Its notice is owed, or somebody touches the timer when he has queued that. */
+    bool somebody_is_left()
+    {
+        if (adrift > 0 && mutant != STOP_LEAVES_ADRIFT)
+            return true;
+        return mutant != GUESTS_READ_BEFORE && mutant != GUESTS_READ_WITH_SLOTS &&
+               load_seq(guests) > 0;
     }
 
     /* A canceller is about to empty its slot. */
@@ -1120,8 +1133,12 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     {
         store_seq(phase, 1u);
         reclaiming = true;
-        while (!take_all_in())
+        while (!reclaim_slots())
             rl::yield(1, $);
+        while (somebody_is_left()) {
+            rl::yield(1, $);
+            collect_notices();
+        }
         lanes($) = 2;
         if (reclaimed) {
             linked($) = 0;

@@ -418,10 +418,16 @@ inline receive(scratch, got)
     got = false
 }
 
+inline take_notice(scratch, got)
+{
+    d_step { notice = false; linked = false };
+    receive(scratch, got)
+}
+
 inline collect(scratch, got)
 {
     if
-    :: notice -> d_step { notice = false; linked = false }; receive(scratch, got)
+    :: notice -> take_notice(scratch, got)
     :: !notice
     fi;
     if
@@ -520,10 +526,13 @@ inline stop(scratch, got)
         :: else
         fi;
         if
-        :: quiet && !before && adrift == 0 && guests == 0 -> break
-        :: else -> (notice || (in_slot && (met || code != CANCELLED)) ||
-                    (!in_slot && adrift == 0 && guests == 0))
+        :: quiet && !before && guests == 0 -> break
+        :: else -> (notice || (in_slot && (met || code != CANCELLED)) || (!in_slot && guests == 0))
         fi
+    od;
+    do
+    :: adrift == 0 && guests == 0 -> break
+    :: notice -> take_notice(scratch, got)
     od;
     lanes_gone = true;
     if

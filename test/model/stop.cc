@@ -28,6 +28,8 @@ enum {
     MOVER_NOT_A_GUEST,
     GUESTS_READ_AFTER,
     GUESTS_READ_BEFORE,
+    GUESTS_READ_WITH_SLOTS,
+    SLOTS_GONE_ROUND_ONCE,
     RING_READ_ACQUIRE,
     TIMER_TOUCHED_AFTER,
     EMPTY_SEEN_RELAXED,
@@ -56,6 +58,8 @@ static const model_case mutants[] = {
     {MOVER_NOT_A_GUEST, "whoever moves it earlier does not sign in as a guest"},
     {GUESTS_READ_AFTER, "stop looks for guests only after it has taken all in"},
     {GUESTS_READ_BEFORE, "stop looks for guests only before it takes all in"},
+    {GUESTS_READ_WITH_SLOTS, "stop looks for guests no more when all slots are empty"},
+    {SLOTS_GONE_ROUND_ONCE, "stop waits for guests, but goes round the slots only once"},
     {RING_READ_ACQUIRE, "ring of segments read with acquire only"},
     {TIMER_TOUCHED_AFTER, "canceller touches the timer after he has emptied the slot"},
     {EMPTY_SEEN_RELAXED, "stop finds a slot of the wheel empty without acquire"},
@@ -732,16 +736,21 @@ struct stop : rl::test_suite<stop, THREADS> {
         }
     }
 
-    /* False: somebody is on the way to the spill. */
+    void collect_notices()
+    {
+        for (unsigned b = pop_all(notices), next; b; b = next) {
+            next = blocks[b].link($);
+            receive(b);
+        }
+    }
+
+    /* False: somebody is on the way to the spill, or about to empty a slot. */
     bool collect()
     {
         bool quiet = true;
         unsigned b, next;
 
-        for (b = pop_all(notices); b; b = next) {
-            next = blocks[b].link($);
-            receive(b);
-        }
+        collect_notices();
         if (reclaiming)
             quiet = load_seq(spilling) == 0 || mutant == SPILLING_NOT_AWAITED;
         for (unsigned i = 0; i < SEGMENTS && has_segment(i); i++) {
@@ -791,26 +800,42 @@ struct stop : rl::test_suite<stop, THREADS> {
 
     /* ---- stop.c ---- */
 
+    bool reclaim_slots()
+    {
+        bool before = mutant != GUESTS_READ_AFTER && load_seq(guests) > 0, quiet = collect();
+
+        for (unsigned i = WHEEL_SLOT; i < SLOTS; i++) {
+            unsigned b = take_wheel_slot(i);
+            if (b)
+                file(b);
+        }
+        if (quiet && mutant == SLOTS_GONE_ROUND_ONCE)
+            return true;
+        if (quiet && !before && (mutant == GUESTS_READ_BEFORE || load_seq(guests) == 0))
+            return true;
+        model_corner(quiet ? WAITED_FOR_GUEST : WAITED_FOR_SPILL);
+        return false;
+    }
+
+    /* Those who owe a notice, and those who touch the timer when they have queued it. */
+    bool some_are_left()
+    {
+        if (adrift > 0 && mutant != STOP_LEAVES_ADRIFT) {
+            model_corner(WAITED_FOR_NOTICE);
+            return true;
+        }
+        return mutant != GUESTS_READ_BEFORE && mutant != GUESTS_READ_WITH_SLOTS &&
+               load_seq(guests) > 0;
+    }
+
     void reclaim_all()
     {
-        bool quiet, before;
-
         reclaiming = true;
-        for (;;) {
-            before = mutant != GUESTS_READ_AFTER && load_seq(guests) > 0;
-            quiet = collect();
-            for (unsigned i = WHEEL_SLOT; i < SLOTS; i++) {
-                unsigned b = take_wheel_slot(i);
-                if (b)
-                    file(b);
-            }
-            if (quiet && !before && (adrift == 0 || mutant == STOP_LEAVES_ADRIFT) &&
-                (mutant == GUESTS_READ_BEFORE || load_seq(guests) == 0))
-                return;
-            model_corner(!quiet       ? WAITED_FOR_SPILL
-                         : adrift > 0 ? WAITED_FOR_NOTICE
-                                      : WAITED_FOR_GUEST);
+        while (!reclaim_slots())
             rl::yield(1, $);
+        while (some_are_left()) {
+            rl::yield(1, $);
+            collect_notices();
         }
     }
 
