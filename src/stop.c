@@ -215,8 +215,10 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
 
 /* ---- drain ---- */
 
-#define NAP_LEAST HWT_USEC(50)
-#define NAP_MOST  HWT_MSEC(2)
+#define NAP_LEAST   HWT_USEC(50)
+#define NAP_MOST    HWT_MSEC(2)
+#define LOOK_SHARES 20            /* to count takes one of so many of the time until the next ... */
+#define LOOK_LATEST HWT_MSEC(200) /* ... which comes by then: who counted may have been preempted */
 
 void stop_await_drains(hwt_timer *timer)
 {
@@ -260,23 +262,36 @@ static void end_drain(void *drained)
     pthread_mutex_unlock(&timer->mutex);
 }
 
+/* Not while the worker has yet to come to it: a task is on, and he looks himself after that. */
+static void look_for_end(hwt_timer *timer, uint64_t *next)
+{
+    uint64_t began = timer_now(timer), took;
+
+    if (load_relaxed(&timer->asked) & ASKED_DRAIN)
+        return;
+    if (lanes_told(&timer->lanes, false) < UINT64_MAX ||
+        (began >= *next && !stats_any_pending(timer)))
+        timer_ask(timer, ASKED_DRAIN);
+    took = timer_now(timer) - began;
+    *next = max_u64(*next, began + min_u64(LOOK_SHARES * took, LOOK_LATEST));
+}
+
 /*
- * Until the worker says that all has ended, somebody else stops the timer, or the time is over. Who
- * cancels the last one tells nobody, nor does who was just submitting when it was closed: so this
- * looks now and then, and then asks the worker.
+ * Until the worker says that all has ended, somebody else stops the timer, or the time is over (or
+ * the clock at its end). Who cancels the last one tells nobody, nor does who was just submitting
+ * when it was closed: so this looks now and then, and then asks the worker.
  */
 static void await_end(hwt_timer *timer, uint64_t max_ns)
 {
-    uint64_t until = deadline_after(timer_now(timer), max_ns), now;
-    uint64_t nap = NAP_LEAST;
+    uint64_t until = min_u64(deadline_after(timer_now(timer), max_ns), CLOCK_LAST);
+    uint64_t nap = NAP_LEAST, look = 0, now;
 
     if (load_acquire(&timer->phase) == PHASE_DRAINING)
         timer_ask(timer, ASKED_DRAIN);
     while (load_acquire(&timer->phase) == PHASE_DRAINING && (now = timer_now(timer)) < until) {
         platform_nap(min_u64(nap, until - now));
         nap = min_u64(2 * nap, NAP_MOST);
-        if (!stats_any_pending(timer) || lanes_told(&timer->lanes, false) < UINT64_MAX)
-            timer_ask(timer, ASKED_DRAIN);
+        look_for_end(timer, &look);
     }
 }
 

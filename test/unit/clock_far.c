@@ -160,3 +160,32 @@ Test(clock_far, a_system_clock_beyond_the_end_is_refused)
         cr_assert_eq(hwt_timer_destroy(timer), 0);
     }
 }
+
+static void *drain_for_ever(void *timer)
+{
+    static int result;
+
+    result = hwt_timer_drain(timer, UINT64_MAX, NULL);
+    return &result;
+}
+
+/* It waits for its time, and the clock stops before that. */
+WHEEL_TEST(clock_far, a_drain_ends_with_the_clock)
+{
+    hwt_timer *timer;
+    pthread_t thread;
+    void *result;
+
+    atomic_store(&offset, INT64_C(73) * 365 * 86400);
+    timer = timer_of_kind(wheel);
+    cr_assert_not_null(timer);
+    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, UINT64_MAX, NULL), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, drain_for_ever, timer), 0);
+    while (!hwt_timer_is_stopped(timer))
+        sleep_ms(1);
+    atomic_store(&offset, INT64_C(74) * 365 * 86400);
+    cr_assert_eq(pthread_join(thread, &result), 0);
+    cr_assert_eq(*(int *)result, 0);
+    cr_assert_eq(stats_of(timer).unprocessed, 1);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}

@@ -26,8 +26,8 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
     return __real_clock_gettime(id, ts);
 }
 
-/* How often all slots of a lane are looked at. */
-static atomic_uint counts;
+/* How often all slots of a lane are looked at, and how long that takes as well. */
+static atomic_uint counts, count_ms;
 
 struct lane_tally __real_lane_count(const struct lane *lane);
 struct lane_tally __wrap_lane_count(const struct lane *lane);
@@ -35,6 +35,8 @@ struct lane_tally __wrap_lane_count(const struct lane *lane);
 struct lane_tally __wrap_lane_count(const struct lane *lane)
 {
     counts++;
+    if (count_ms > 0)
+        sleep_ms(count_ms);
     return __real_lane_count(lane);
 }
 
@@ -294,6 +296,55 @@ WHEEL_TEST(drain, a_periodic_one_at_an_executor)
 WHEEL_TEST(drain, the_last_run_of_a_periodic_one_at_an_executor)
 {
     drain_beside_a_run(wheel, UINT64_MAX / 2, false);
+}
+
+/* ---- what it takes to wait for the last run ---- */
+
+WHEEL_TEST(drain, looks_at_nothing_while_the_worker_is_in_a_task)
+{
+    hwt_timer *timer = open_timer(wheel);
+    gate run = {0};
+    struct drainer d;
+
+    cr_assert_eq(hwt_new_timeout(timer, gate_task, &run, 0, NULL), 0);
+    cr_assert(wait_count(&run.entered, 1));
+    start_drain(&d, timer);
+    sleep_ms(100);
+    cr_assert_eq(counts, 0);
+    gate_open(&run);
+    ends_empty(&d);
+    close_timer(timer);
+}
+
+/* Nothing is pending; the worker knows what is on at the executor, and counts nothing. */
+WHEEL_TEST(drain, looks_the_more_seldom_the_longer_it_takes)
+{
+    gate run = {0};
+    job_thread one;
+    hwt_config config;
+    hwt_timer *timer;
+    struct drainer d;
+    uint64_t began, looks, counted;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    config.execute = run_in_a_thread;
+    config.executor = &one;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    cr_assert_eq(hwt_new_timeout(timer, gate_task, &run, 0, NULL), 0);
+    cr_assert(wait_count(&run.entered, 1));
+    count_ms = 4; /* two counts of each lane are a look: 8 ms at least, and no other for 160 */
+    began = real_now(CLOCK_MONOTONIC);
+    start_drain(&d, timer);
+    sleep_ms(500);
+    counted = counts;
+    looks = 1 + (real_now(CLOCK_MONOTONIC) - began) / HWT_MSEC(160);
+    cr_assert_leq(counted, looks * 2 * (timer->lanes.count + 1));
+    count_ms = 0;
+    gate_open(&run);
+    ends_empty(&d);
+    cr_assert_eq(pthread_join(one.thread, NULL), 0);
+    close_timer(timer);
 }
 
 typedef struct straggler {
