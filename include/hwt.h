@@ -41,7 +41,8 @@
  *   (a) With a handle that holds a reference, before, during and after destroy (G9). The one
  *       exception: with a clock of the caller's, hwt_timeout_reschedule reads that clock, so the
  *       clock and the timer must still be there; hwt_timeout_reschedule_at needs neither.
- *   (b) A second advance gets -EBUSY. Advance waits for a next_deadline, and both for a visit.
+ *   (b) A second advance gets -EBUSY. Advance waits for a next_deadline, and both for a visit; but
+ *       who calls these while an advance waits is not let in before it, as if it were on already.
  *   (c) The later one waits for the first, and is handed back nothing.
  *   (d) One that has begun before: destroy cuts it short, and waits until it has returned.
  *   A fork may happen beside any of them, and inside a callback. In the child the parent's timers
@@ -286,8 +287,9 @@ typedef struct hwt_unprocessed {
  * with stop either fails or is handed back (G8). With an executor, this waits for tasks that are
  * running there, not for those that still wait. Follows Netty's HashedWheelTimer.stop.
  *
- * Hold no lock that a callback takes (task, hook, release), an interpreter's (Python's GIL)
- * included: this waits for them, and so do drain, destroy and visit.
+ * Hold no lock that a callback takes (task, hook, release, visitor), an interpreter's (Python's
+ * GIL) included: this waits for them, and so do drain, destroy and visit. If the caller drives,
+ * advance, next_deadline and the first hwt_timer_fd wait for another thread's visitor.
  *
  * 0; a second stop waits for the first and gets an empty list; -EDEADLK from one of its own tasks,
  * a hook or release that follows a run or that it calls itself, or a destructor on the worker's

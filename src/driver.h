@@ -7,7 +7,8 @@
 
 /*
  * This thread acts as the worker from now on, and sees what the one before did. It waits for who
- * only looks; stop waits for an advance too. False: another thread is in advance, or in stop.
+ * only looks; stop waits for an advance too. False: another thread is in advance, or in stop; who
+ * looks does not get ahead of an advance that waits.
  */
 bool driver_begin(hwt_timer *timer, enum driver as);
 void driver_end(hwt_timer *timer);

@@ -118,11 +118,12 @@ enum asked { ASKED_VISIT = 1, ASKED_DRAIN = 2, ASKED_HOUSE = 4, ASKED_READY = 8 
 /* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for his end (driver.h). */
 enum driver {
     DRIVER_NONE = 0,
-    DRIVER_LOOKS = 1,    /* hwt_timer_next_deadline: not for long */
+    DRIVER_LOOKS = 1,    /* hwt_timer_next_deadline, not for long; hwt_timer_visit */
     DRIVER_ADVANCES = 2, /* hwt_timer_advance: runs tasks */
     DRIVER_STOPS = 3,
     DRIVER_AWAITED = 4, /* a flag */
     DRIVER_MISSED = 8,  /* a flag: an advance was refused, and the descriptor is unset for that */
+    DRIVER_WANTED = 16, /* a flag: an advance waits, and nobody begins to look before it */
 };
 
 /* HWT_DRIVE_CALLER: what comes next (answer.h). By who drives; others read it. */

@@ -4,6 +4,7 @@
  * hwt_timer_advance, two that look for the next deadline, one that stops. One at a time, who sees
  * what the one before did; stop gives up for nobody; nobody waits for ever (relacy calls it a
  * livelock), though the one who stops waits for one who looks: in a task on an executor's thread.
+ * Nobody who begins to look gets ahead of an advance that sleeps; in the end none is waited for.
  */
 #include "model.h"
 
@@ -17,6 +18,9 @@ enum {
     AWAITED_TAKEN_FOR_ANOTHER,
     STOP_GIVES_UP,
     WAITS_FOR_STOP,
+    LOOKS_AHEAD,
+    WANTED_LOST,
+    WANTED_KEPT,
 };
 
 static const model_case mutants[] = {
@@ -29,12 +33,15 @@ static const model_case mutants[] = {
     {AWAITED_TAKEN_FOR_ANOTHER, "an advance that is awaited is not known as one"},
     {STOP_GIVES_UP, "stop does not wait for an advance"},
     {WAITS_FOR_STOP, "who looks waits for stop, which waits for him"},
+    {LOOKS_AHEAD, "who looks gets ahead of an advance that waits"},
+    {WANTED_LOST, "the end of a look forgets that an advance waits"},
+    {WANTED_KEPT, "an advance still waits when it has the driver's place"},
 };
 
 enum { ADVANCERS = 2, LOOKERS = 2, STOPPER = ADVANCERS + LOOKERS, THREADS };
-enum { NONE, LOOKS, ADVANCES, STOPS, AWAITED };
+enum { NONE, LOOKS, ADVANCES, STOPS, AWAITED, WANTED = 8 };
 
-enum corner { GAVE_UP, SLEPT, STOP_SLEPT, CORNERS };
+enum corner { GAVE_UP, GAVE_WAY, SLEPT, STOP_SLEPT, CORNERS };
 
 struct driver : rl::test_suite<driver, THREADS> {
     rl::atomic<unsigned> word;
@@ -42,6 +49,7 @@ struct driver : rl::test_suite<driver, THREADS> {
     /* in the kernel, and the books */
     bool asleep[THREADS];
     unsigned inside;
+    bool an_advance_sleeps; /* or has, since one got in */
     bool task_is_over;
 
     void before()
@@ -52,7 +60,7 @@ struct driver : rl::test_suite<driver, THREADS> {
         for (bool &sleeps : asleep)
             sleeps = false;
         inside = 0;
-        task_is_over = false;
+        an_advance_sleeps = task_is_over = false;
     }
 
     void futex_wait(unsigned expected)
@@ -62,9 +70,42 @@ struct driver : rl::test_suite<driver, THREADS> {
         if (mutant != SLEEPS_UNSEEN && (MODEL_STEP, word.fetch_add(0u, SEQ)) != expected)
             return;
         asleep[me] = true;
+        if (me < ADVANCERS)
+            an_advance_sleeps = true;
         model_corner(me == STOPPER ? STOP_SLEPT : SLEPT);
         while (asleep[me])
             rl::yield(1, $);
+    }
+
+    static unsigned role_of(unsigned seen)
+    {
+        return seen & ~(unsigned)(mutant == AWAITED_TAKEN_FOR_ANOTHER ? WANTED : WANTED | AWAITED);
+    }
+
+    bool take(unsigned &seen, unsigned as)
+    {
+        unsigned taken = mutant == WANTED_KEPT && as == ADVANCES ? as | (seen & WANTED) : as;
+
+        if (!(mutant == TAKEN_RELAXED ? cas_relaxed(word, seen, taken)
+                                      : cas_acq_rel(word, seen, taken)))
+            return false;
+        RL_ASSERT(as != LOOKS || !an_advance_sleeps);
+        an_advance_sleeps = false;
+        return true;
+    }
+
+    void wait_for_end(unsigned seen, unsigned as)
+    {
+        unsigned says = as == ADVANCES ? WANTED | AWAITED : AWAITED;
+
+        if (mutant == AWAITED_STORED) {
+            store_seq(word, seen | says);
+            futex_wait(seen | says);
+        } else if (mutant == AWAITED_NOT_SAID) {
+            futex_wait(seen);
+        } else if ((seen & says) == says || cas_acq_rel(word, seen, seen | says)) {
+            futex_wait(seen | says);
+        }
     }
 
     bool begin(unsigned as)
@@ -72,46 +113,38 @@ struct driver : rl::test_suite<driver, THREADS> {
         unsigned seen = load_acquire(word);
 
         for (;;) {
-            if (seen == NONE) {
-                if (mutant == TAKEN_RELAXED ? cas_relaxed(word, seen, as)
-                                            : cas_acq_rel(word, seen, as))
+            if (seen == NONE || (seen == WANTED && (as != LOOKS || mutant == LOOKS_AHEAD))) {
+                if (take(seen, as))
                     return true;
                 continue;
             }
-            if ((mutant == AWAITED_TAKEN_FOR_ANOTHER ? seen : seen & ~(unsigned)AWAITED) ==
-                    ADVANCES &&
-                (as != STOPS || mutant == STOP_GIVES_UP)) {
+            if (role_of(seen) == ADVANCES && (as != STOPS || mutant == STOP_GIVES_UP)) {
                 RL_ASSERT(as != STOPS);
+                model_corner(GAVE_UP);
                 return false;
             }
-            if ((seen & ~(unsigned)AWAITED) == STOPS && mutant != WAITS_FOR_STOP)
+            if ((seen & STOPS) == STOPS && mutant != WAITS_FOR_STOP)
                 return false;
+            if (as == LOOKS && seen & WANTED && mutant != LOOKS_AHEAD) {
+                model_corner(GAVE_WAY);
+                return false;
+            }
             if (mutant == AWAITED_TAKEN_FOR_ANOTHER)
-                RL_ASSERT(as == STOPS || (seen & ~(unsigned)AWAITED) != ADVANCES);
-            if (mutant == AWAITED_STORED) {
-                store_seq(word, seen | AWAITED);
-                futex_wait(seen | AWAITED);
-            } else if (mutant == AWAITED_NOT_SAID) {
-                futex_wait(seen);
-            } else if (seen & AWAITED || cas_acq_rel(word, seen, seen | AWAITED)) {
-                futex_wait(seen | AWAITED);
-            }
+                RL_ASSERT(as == STOPS || (seen & STOPS) != ADVANCES);
+            wait_for_end(seen, as);
             seen = load_acquire(word);
         }
     }
 
     void end()
     {
-        unsigned seen = AWAITED;
+        unsigned seen = load_relaxed(word);
 
-        if (mutant == ENDED_BY_STORE) {
-            seen = load_acquire(word);
+        if (mutant == ENDED_BY_STORE)
             store_release(word, (unsigned)NONE);
-        } else if (mutant == ENDED_RELAXED) {
-            seen = exchange_relaxed(word, (unsigned)NONE);
-        } else {
-            seen = exchange_acq_rel(word, (unsigned)NONE);
-        }
+        else
+            while (!leave(seen))
+                continue;
         if (seen & AWAITED) {
             (void)load_relaxed(word); /* a step, before the system call */
             for (bool &sleeps : asleep)
@@ -119,12 +152,16 @@ struct driver : rl::test_suite<driver, THREADS> {
         }
     }
 
-    void drive(unsigned as)
+    bool leave(unsigned &seen)
     {
-        if (!begin(as)) {
-            model_corner(GAVE_UP);
-            return;
-        }
+        unsigned left = mutant == WANTED_LOST ? (unsigned)NONE : seen & WANTED;
+
+        return mutant == ENDED_RELAXED ? cas_relaxed(word, seen, left)
+                                       : cas_acq_rel(word, seen, left);
+    }
+
+    void act(unsigned as)
+    {
         RL_ASSERT(++inside == 1);
         wheel($) = wheel($) + 1;
         for (unsigned steps = rl::rand(4); steps > 0; steps--)
@@ -132,6 +169,13 @@ struct driver : rl::test_suite<driver, THREADS> {
         while (as == STOPS && !task_is_over)
             rl::yield(1, $);
         inside--;
+    }
+
+    void drive(unsigned as)
+    {
+        if (!begin(as))
+            return;
+        act(as);
         end();
     }
 
@@ -141,6 +185,11 @@ struct driver : rl::test_suite<driver, THREADS> {
             drive(index < ADVANCERS ? ADVANCES : index < STOPPER ? LOOKS : STOPS);
         if (index == ADVANCERS)
             task_is_over = true;
+    }
+
+    void after()
+    {
+        RL_ASSERT(load_relaxed(word) == NONE);
     }
 };
 

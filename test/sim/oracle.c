@@ -352,6 +352,7 @@ void sim_wheel_check(struct wheel *wheel)
 {
     struct sim_thread *me = sim_current;
 
+    oracle.advance_waits = oracle.visit_is_late = false;
     if (!me || me->buffered)
         return;
     sim_current = NULL;
@@ -376,10 +377,12 @@ static void when_waiting(void)
 {
     const struct sim_thread *me = sim_current;
 
-    if (oracle.created && me->wait_key == (uintptr_t)&oracle.timer->driver)
+    if (oracle.created && me->wait_key == (uintptr_t)&oracle.timer->driver) {
+        oracle.advance_waits |= oracle.advance_of[me->index] != 0;
         SIM_CHECK(oracle.stops >> me->index & 1 ||
                       (load_relaxed(&oracle.timer->driver) & 3) == DRIVER_LOOKS,
                   "C16: thread %u waits for a driver that does not only look", me->index);
+    }
     if (!oracle.created || oracle.destroyed || sim_current != oracle.sleeper ||
         !sleeps(sim_current))
         return;

@@ -50,10 +50,11 @@ struct oracle {
     unsigned calls; /* of the timer or of a handle that are on, by any thread */
     unsigned begun; /* calls, ever */
     unsigned advances, advances_begun, advance_of[SIM_THREADS];
-    uint8_t left;      /* threads that a task has ended while they advanced */
-    unsigned trimming; /* `begun` when the last trim had begun */
-    unsigned runs;     /* of the crowd's and all others' tasks, ever */
-    unsigned running;  /* tasks and hooks */
+    bool advance_waits, visit_is_late; /* one has slept, since one got in; before a visit's call */
+    uint8_t left;                      /* threads that a task has ended while they advanced */
+    unsigned trimming;                 /* `begun` when the last trim had begun */
+    unsigned runs;                     /* of the crowd's and all others' tasks, ever */
+    unsigned running;                  /* tasks and hooks */
     unsigned accepted;
     uint64_t cancelled[SIM_THREADS]; /* as each last counted them */
     unsigned back;                   /* handed back, of what was renewed since */

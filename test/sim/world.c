@@ -316,6 +316,8 @@ static void visitor(hwt_timeout *timeout, void *caller)
     struct life *life = hwt_timeout_arg(timeout);
 
     trace_say("visits");
+    SIM_CHECK(!oracle.visit_is_late || oracle.stopping,
+              "C16: a visit gets ahead of an advance that had waited before");
     SIM_CHECK(life->begun && !life->refused, "a timeout is shown that was not accepted");
     SIM_CHECK(life->shown++ == 0, "a timeout is shown twice");
     SIM_CHECK(!life->releases, "G16: a timeout is shown that was released");
@@ -398,6 +400,7 @@ static void visit(uint64_t goes_to)
     struct next_snapshot before;
     unsigned runs[LIVES_MOST];
     bool was[LIVES_MOST] = {false};
+    unsigned advances, advances_begun;
     int64_t shown, count = 0;
 
     if (visiting)
@@ -410,10 +413,15 @@ static void visit(uint64_t goes_to)
         was[i] = is_known_pending(&oracle.life[i]);
     }
     oracle_before_next(&before);
+    advances = count_advances();
+    advances_begun = oracle.advances_begun;
+    oracle.visit_is_late = oracle.advance_waits;
     call_begins(NULL, "visits, not", true);
     shown = hwt_timer_visit(oracle.timer, visitor, (void *)(uintptr_t)sim_current->index);
     call_ends(NULL);
     visiting = false;
+    SIM_CHECK(shown != -EBUSY || advances || oracle.advances_begun != advances_begun,
+              "C16: nobody advances, and visit says -EBUSY");
     trace_say("shown: %lld", (long long)shown);
     SIM_CHECK(shown >= 0 || shown == -EBUSY || shown == -EOWNERDEAD || shown == -ESHUTDOWN ||
                   shown == -EDEADLK,
@@ -575,6 +583,7 @@ static void end_driver(struct life *life)
     oracle_pass_ends(false);
     oracle.calls--;
     oracle.advances--;
+    oracle.advance_waits = oracle.visit_is_late = false;
     oracle.left |= (uint8_t)(1u << sim_current->index);
     drop_all();
     sim_pthread_exit(NULL);

@@ -34,10 +34,27 @@ static void *driver(void *arg)
     return NULL;
 }
 
+static void see(hwt_timeout *timeout, void *arg)
+{
+    atomic_fetch_add((_Atomic uint64_t *)arg, hwt_timeout_deadline(timeout) > 0);
+}
+
+static void visit_once(void)
+{
+    _Atomic uint64_t shown = 0;
+    int64_t visited = hwt_timer_visit(mix.timer, see, &shown);
+
+    STRESS_CHECK(visited < 0 ? visited == -EBUSY || visited == -ESHUTDOWN
+                             : visited == (int64_t)shown,
+                 "visit: %d, of %d", (int)visited, (int)shown);
+}
+
 static void *rival(void *arg)
 {
     while (advance_once()) {
         hwt_timer_next_deadline(mix.timer);
+        if (stress_one_in(4))
+            visit_once();
         stress_spin(stress_below(HWT_USEC(50)));
     }
     return arg;

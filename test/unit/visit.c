@@ -494,6 +494,136 @@ WHEEL_TEST(visit, while_another_advances)
     rig_close(&r);
 }
 
+/* ---- while an advance waits for it ---- */
+
+enum { LOOKS_MOST = 100 };
+
+/* Of one timeout, which is shown until the advance has run it. */
+typedef struct held {
+    rig r;
+    gate hold;
+    atomic_uint looks, ran;
+    bool ends_thread;
+    pthread_t visitor, caller;
+} held;
+
+/* The first visit lasts until the test lets go, others so long that who was woken is awake. */
+static void look_long(hwt_timeout *timeout, void *arg)
+{
+    held *h = arg;
+
+    if (atomic_fetch_add(&h->looks, 1) > 0) {
+        sleep_ms(1);
+        return;
+    }
+    gate_task(timeout, &h->hold);
+    if (h->ends_thread)
+        pthread_exit(NULL);
+}
+
+static void *visit_until_it_ran(void *arg)
+{
+    held *h = arg;
+
+    while (!atomic_load(&h->ran) && atomic_load(&h->looks) < LOOKS_MOST) {
+        if (hwt_timer_visit(h->r.timer, look_long, h) < 0)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static bool wait_until_awaited(hwt_timer *timer)
+{
+    for (int i = 0; i < 20000; i++) {
+        if (load_relaxed(&timer->driver) & DRIVER_AWAITED)
+            return true;
+        sleep_ms(1);
+    }
+    return false;
+}
+
+static void *advance_once(void *timer)
+{
+    return (void *)(intptr_t)(hwt_timer_advance(timer) != 1);
+}
+
+static void *ask_for_next(void *timer)
+{
+    hwt_timer_next_deadline(timer);
+    return NULL;
+}
+
+static void *ask_for_fd(void *timer)
+{
+    return (void *)(intptr_t)(hwt_timer_fd(timer) < 0);
+}
+
+static void begin_held(held *h, void *(*call)(void *timer))
+{
+    cr_assert_eq(hwt_new_timeout(h->r.timer, count_task, &h->ran, 0, NULL), 0);
+    cr_assert_eq(pthread_create(&h->visitor, NULL, visit_until_it_ran, h), 0);
+    cr_assert(wait_count(&h->hold.entered, 1));
+    cr_assert_eq(pthread_create(&h->caller, NULL, call, h->r.timer), 0);
+    cr_assert(wait_until_awaited(h->r.timer));
+}
+
+static void end_held(held *h)
+{
+    void *failed;
+
+    cr_assert_eq(h->hold.left, 0, "the visit is on");
+    gate_open(&h->hold);
+    pthread_join(h->visitor, NULL);
+    pthread_join(h->caller, &failed);
+    cr_assert_null(failed);
+    cr_assert_eq(h->looks, 1, "%u visits before the call", h->looks);
+    cr_assert_eq(load_relaxed(&h->r.timer->driver), DRIVER_NONE);
+}
+
+/* Whoever visits again and again does not keep an advance waiting (C16). */
+WHEEL_TEST(visit, no_other_before_an_advance_that_waits)
+{
+    for (int way = 0; way < 2; way++) {
+        held h = {.ends_thread = way};
+
+        cr_assert_eq(rig_start(&h.r, wheel, 0), 0);
+        begin_held(&h, advance_once);
+        end_held(&h);
+        cr_assert_eq(h.ran, 1);
+        cr_assert_eq(hwt_timer_visit(h.r.timer, see, NULL), 0);
+        rig_close(&h.r);
+    }
+}
+
+/* Another thread is in advance, to whoever comes. */
+WHEEL_TEST(visit, while_an_advance_waits)
+{
+    held h = {0};
+
+    cr_assert_eq(rig_start(&h.r, wheel, 0), 0);
+    begin_held(&h, advance_once);
+    cr_assert_eq(hwt_timer_visit(h.r.timer, see, NULL), -EBUSY);
+    cr_assert_leq(hwt_timer_next_deadline(h.r.timer), h.r.clock.now);
+    end_held(&h);
+    rig_close(&h.r);
+}
+
+/* So whoever calls these holds no lock that a visitor takes. */
+WHEEL_TEST(visit, is_waited_for_where_the_caller_drives)
+{
+    void *(*const calls[])(void *timer) = {advance_once, ask_for_next, ask_for_fd};
+
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        held h = {.r.timer = timer_on(wheel, HWT_DRIVE_CALLER, CLOCK_MONOTONIC),
+                  .ends_thread = true};
+
+        cr_assert_not_null(h.r.timer);
+        begin_held(&h, calls[i]);
+        end_held(&h);
+        cr_assert_eq(hwt_timer_destroy(h.r.timer), 0);
+    }
+}
+
 /* ---- a visitor that does not return ---- */
 
 static void end_thread(hwt_timeout *timeout, void *arg)
