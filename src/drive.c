@@ -138,6 +138,19 @@ static uint64_t read_bounds(const hwt_timer *timer)
 }
 
 /*
+ * Nothing is pending, though the bound says so: to find that out took a look at every slot that was
+ * ever used. Where that has been found before, and nothing has come since, a worker is asked to
+ * take in what is not there, and to plan: then the bound says it.
+ */
+static void ask_for_plan(hwt_timer *timer, uint64_t bound)
+{
+    if (load_relaxed(&timer->run_count.none_from) != bound)
+        store_relaxed(&timer->run_count.none_from, bound);
+    else if (timer->drive == HWT_DRIVE_WORKER && !(load_relaxed(&timer->asked) & ASKED_PLAN))
+        timer_ask(timer, ASKED_PLAN);
+}
+
+/*
  * Without the wheel: no deadline is earlier, but it may be of one that was cancelled. Two looks:
  * meanwhile a deadline may come from a lane to the worker, and be told once more to a lane that the
  * first look has seen, by whoever queues the nudge; but not a third time.
@@ -147,7 +160,10 @@ static uint64_t estimate(hwt_timer *timer)
     uint64_t earliest = read_bounds(timer);
 
     earliest = min_u64(earliest, read_bounds(timer));
-    return earliest == UINT64_MAX || stats_any_pending(timer) ? earliest : UINT64_MAX;
+    if (earliest == UINT64_MAX || stats_any_pending(timer))
+        return earliest;
+    ask_for_plan(timer, earliest);
+    return UINT64_MAX;
 }
 
 /* By the driver, outside of tasks. Would the one before have answered, had it been left? */

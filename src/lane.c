@@ -296,16 +296,16 @@ struct lane_tally lane_count(const struct lane *lane)
     };
 }
 
-bool lane_holds_any(const struct lane *lane)
+bool lane_holds_any(const struct lane *lane, const lane_slot **held)
 {
     const struct segment *segment = lane->first;
 
+    *held = NULL;
     if (ck_pr_load_ptr(&lane->spill.head) != NULL)
         return true;
     do {
-        if (segment_holds_any(segment))
-            return true;
+        *held = segment_first_held(segment);
         segment = segment_next(segment);
-    } while (segment != lane->first);
-    return false;
+    } while (!*held && segment != lane->first);
+    return *held != NULL;
 }

@@ -376,7 +376,10 @@ struct lane_tally {
     uint64_t met;       /* seen by him, or on their way in the spill; part of the first, too */
 };
 struct lane_tally lane_count(const struct lane *lane);
-/* Does it hold a timeout that the worker has not met? Looks as far as the first one. */
-bool lane_holds_any(const struct lane *lane);
+/*
+ * Does it hold a timeout that the worker has not met? Looks as far as the first one, whose slot is
+ * *held then; NULL: it has been spilled.
+ */
+bool lane_holds_any(const struct lane *lane, const lane_slot **held);
 
 #endif

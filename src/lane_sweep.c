@@ -266,7 +266,7 @@ bool lane_sweep_all(struct lane *lane, lane_take *take, void *context)
     do {
         for (unsigned group = 0; group < load_seq(&segment->groups_used); group++)
             sweep_group(segment, group, DEADLINE_NEVER, take, context);
-        if (segment_holds_any(segment)) /* a canceller is about to empty its slot (C20) */
+        if (segment_first_held(segment)) /* a canceller is about to empty its slot (C20) */
             quiet = false;
         segment = segment_next(segment);
     } while (segment != lane->first);

@@ -284,6 +284,7 @@ void segment_carry(struct segment *segment, uint32_t parts, uint64_t more);
  */
 bool segment_carry_part(const lane_slot *full);
 void segment_count(const struct segment *segment, struct segment_tally *sum);
-bool segment_holds_any(const struct segment *segment);
+/* The first slot that holds any; NULL: none does. */
+const lane_slot *segment_first_held(const struct segment *segment);
 
 #endif

@@ -135,13 +135,13 @@ void segment_count(const struct segment *segment, struct segment_tally *sum)
     sum->taken += tally.taken;
 }
 
-bool segment_holds_any(const struct segment *segment)
+const lane_slot *segment_first_held(const struct segment *segment)
 {
     uint64_t used = (uint64_t)load_acquire(&segment->groups_used) * GROUP_SLOTS;
 
     for (uint64_t i = 0; i < used; i++) {
         if (slot_is_held(load_acquire(&segment->slot[i]))) /* pairs with lane_withdraw, for stop */
-            return true;
+            return &segment->slot[i];
     }
-    return false;
+    return NULL;
 }

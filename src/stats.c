@@ -128,13 +128,19 @@ static uint64_t count_ended(const hwt_timer *timer)
     return ended;
 }
 
-static bool lanes_hold_any(const struct lanes *lanes)
+/* First where there was one the last time: it may be the only one in a million slots. */
+static bool lanes_hold_any(hwt_timer *timer)
 {
+    const lane_slot *held = load_acquire(&timer->run_count.held);
     const struct lane *lane;
 
-    for (unsigned i = 0; (lane = lanes_next_made(lanes, &i)) != NULL;) {
-        if (lane_holds_any(lane))
+    if (held && slot_is_held(load_acquire(held)))
+        return true;
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
+        if (lane_holds_any(lane, &held)) {
+            store_release(&timer->run_count.held, held);
             return true;
+        }
     }
     return false;
 }
@@ -146,7 +152,7 @@ bool stats_any_pending(hwt_timer *timer)
 
     if (timer->max_pending)
         return quota_used(timer) > 0;
-    if (count_ended(timer) < load_relaxed(&timer->run_count.met) || lanes_hold_any(&timer->lanes))
+    if (count_ended(timer) < load_relaxed(&timer->run_count.met) || lanes_hold_any(timer))
         return true;
     hwt_stats_init(&stats);
     store_relaxed(&timer->run_count.met, count_ledger(timer, &stats));

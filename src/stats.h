@@ -14,13 +14,15 @@ struct worker_counters {
     _Atomic uint64_t wakeups;
 };
 
-/* With an executor several threads write these; the last one is written by who counts. */
+/* With an executor several threads write these; the last ones are hints, by who counts. */
 struct run_counters {
     _Atomic uint64_t slow_tasks;
     _Atomic uint64_t late_max;
     _Atomic uint64_t late_sum;
     _Atomic uint64_t late_log2[64];
     _Atomic uint64_t met; /* so many the worker had met, at least, when last counted (stats.c) */
+    _Atomic(const _Atomic uint64_t *) held; /* the slot of a lane that held one, when last seen */
+    _Atomic uint64_t none_from; /* nothing was pending, though this was the bound (drive.c) */
 };
 
 /* `shared`: with others who run tasks. */

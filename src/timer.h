@@ -113,7 +113,7 @@ struct worker {
 };
 
 /* What others ask the worker to do between two passes. */
-enum asked { ASKED_VISIT = 1, ASKED_DRAIN = 2, ASKED_HOUSE = 4, ASKED_READY = 8 };
+enum asked { ASKED_VISIT = 1, ASKED_DRAIN = 2, ASKED_HOUSE = 4, ASKED_READY = 8, ASKED_PLAN = 16 };
 
 /* HWT_DRIVE_CALLER: who acts as the worker, and that somebody waits for his end (driver.h). */
 enum driver {

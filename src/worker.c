@@ -217,6 +217,8 @@ static void attend(hwt_timer *timer)
 {
     uint32_t asked = exchange_seq(&timer->asked, 0); /* before it is looked at what that is */
 
+    if (asked & ASKED_PLAN) /* nothing was pending: then the next plan raises the bound */
+        intake(timer, DEADLINE_NEVER);
     if (asked & ASKED_VISIT)
         visit_attend(timer);
     if (asked & ASKED_DRAIN && timer_is_ours(timer))

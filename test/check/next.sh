@@ -4,8 +4,9 @@
 # What hwt_timer_next_deadline costs does not grow with what is pending, when nothing has changed
 # since the last call: callgrind counts its instructions beside 1,000 and beside 200,000 timeouts,
 # for both wheels: far ones, spread out or all of one deadline; due ones that wait at an executor,
-# while one there has been re-armed; and far ones beside a worker, in a lane
-# yet or taken in.
+# while one there has been re-armed; and far ones beside a worker, in a lane yet or taken in; nor
+# with what was pending, when all of it has been cancelled, in a lane (peak) or taken in (gone), or
+# all but the last (kept).
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -32,6 +33,7 @@ cat >"$work/next.c" <<'END'
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <valgrind/callgrind.h>
 
 static uint64_t now = HWT_SEC(1000000);
@@ -41,7 +43,7 @@ static uint64_t read_now(void *clock)
     return *(uint64_t *)clock;
 }
 
-static void ask(hwt_timer *timer)
+static void ask(hwt_timer *timer, bool any)
 {
     volatile uint64_t said = hwt_timer_next_deadline(timer);
 
@@ -49,7 +51,7 @@ static void ask(hwt_timer *timer)
     for (int i = 0; i < 100; i++)
         said = hwt_timer_next_deadline(timer);
     CALLGRIND_DUMP_STATS_AT("next");
-    if (said == UINT64_MAX)
+    if ((said != UINT64_MAX) != any)
         exit(1);
 }
 
@@ -57,7 +59,7 @@ static void task(hwt_timeout *timeout, void *arg)
 {
     if (!hwt_timeout_reschedule(timeout, HWT_SEC(1)))
         exit(1);
-    ask(arg);
+    ask(arg, true);
 }
 
 static void (*run_one)(void *job);
@@ -77,13 +79,29 @@ static void see(hwt_timeout *timeout, void *arg)
     ++*(long *)arg;
 }
 
-static void ask_beside_a_worker(hwt_timer *timer, long count)
+static void take_in(hwt_timer *timer, long count)
 {
     long seen = 0;
 
     if (hwt_timer_visit(timer, see, &seen) < 0 || seen != count)
         exit(1);
-    ask(timer);
+}
+
+/* Whoever asks first pays for it, and the worker does his part meanwhile. */
+static void ask_after_a_peak(hwt_timer *timer, hwt_timeout **handle, long cancelled, bool any)
+{
+    struct timespec pause = {0, 20000000};
+
+    for (long i = 0; i < cancelled; i++) {
+        if (!hwt_timeout_cancel(handle[i]))
+            exit(1);
+        hwt_timeout_unref(handle[i]);
+    }
+    for (int i = 0; i < 20; i++) {
+        hwt_timer_next_deadline(timer);
+        nanosleep(&pause, NULL);
+    }
+    ask(timer, any);
 }
 
 int main(int argc, char **argv)
@@ -91,7 +109,9 @@ int main(int argc, char **argv)
     long count = atol(argv[argc - 1]);
     int kind = atoi(argv[1]);
     char how = argv[2][0];
-    bool spread = how != 'o' && how != 'e', worker = how == 'w' || how == 'l';
+    bool over = how == 'p' || how == 'g' || how == 'k';
+    bool spread = how != 'o' && how != 'e', worker = how == 'w' || how == 'l' || over;
+    hwt_timeout **handle = calloc((size_t)count, sizeof *handle);
     hwt_config config;
     hwt_timer *timer;
 
@@ -103,17 +123,19 @@ int main(int argc, char **argv)
         config.clock = &now;
     }
     config.execute = how == 'e' ? queue : NULL;
-    if (hwt_timer_create(&timer, &config) != 0)
+    if (!handle || hwt_timer_create(&timer, &config) != 0)
         return 1;
     for (long i = 0; i < count; i++) {
         uint64_t delay = HWT_SEC(100) + (spread ? (uint64_t)i * HWT_MSEC(1) : 0);
-        if (hwt_new_timeout(timer, task, timer, delay, NULL) != 0)
+        if (hwt_new_timeout(timer, task, timer, delay, over ? &handle[i] : NULL) != 0)
             return 1;
     }
-    if (how == 'w')
-        ask_beside_a_worker(timer, count);
+    if (how == 'w' || how == 'g')
+        take_in(timer, count);
+    if (over)
+        ask_after_a_peak(timer, handle, how == 'k' ? count - 1 : count, how == 'k');
     else if (how != 'e')
-        ask(timer);
+        ask(timer, true);
     if (how != 'e')
         return 0;
     now += HWT_SEC(100);
@@ -137,7 +159,7 @@ count() { # wheel how timeouts
 
 bad=0
 for wheel in 0 1; do
-    for how in spread one executor lane worker; do
+    for how in spread one executor lane worker peak gone kept; do
         few=$(count $wheel $how 1000)
         many=$(count $wheel $how 200000)
         echo "wheel $wheel, $how: $((few / 100)) and $((many / 100)) instructions"

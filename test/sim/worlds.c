@@ -537,6 +537,16 @@ const struct world worlds[] = {
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
     {
+        .name = "none",
+        .shows = "C15 C18",
+        .producers = 2,
+        .ops = 6,
+        .one_cpu = true,
+        .delays = 0xe0,
+        .weight = {[OP_SCHEDULE] = 2, [OP_CANCEL] = 3, [OP_NEXT] = 4, [OP_SLEEP] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
         .name = "nextexec",
         .shows = "C5 C15",
         .producers = 3,

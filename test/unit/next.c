@@ -933,6 +933,90 @@ static void let_him_meet(hwt_timer *timer, size_t pending)
     cr_assert_eq(seen, pending);
 }
 
+static void schedule_for_an_hour(hwt_timer *timer, hwt_timeout **handle, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(3600), &handle[i]), 0);
+}
+
+static void cancel_all(hwt_timeout **handle, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        cr_assert(hwt_timeout_cancel(handle[i]));
+        hwt_timeout_unref(handle[i]);
+    }
+}
+
+static bool bound_says_none(hwt_timer *timer)
+{
+    return load_seq(&timer->worker.next_deadline) >= DEADLINE_NEVER &&
+           lanes_bound(&timer->lanes) >= DEADLINE_NEVER;
+}
+
+static uint64_t wakeups_of(hwt_timer *timer)
+{
+    hwt_stats stats;
+
+    hwt_stats_init(&stats);
+    cr_assert_eq(hwt_timer_stats(timer, &stats), 0);
+    return stats.wakeups;
+}
+
+/* All are cancelled: who asks twice sees to it that the bound says so, and wakes nobody then. */
+static void see_the_bound_rise(hwt_timer *timer)
+{
+    uint64_t wakeups;
+
+    for (unsigned tries = 0; !bound_says_none(timer) && tries < 5000; tries++) {
+        cr_assert_eq(hwt_timer_next_deadline(timer), UINT64_MAX);
+        sleep_ms(1);
+    }
+    cr_assert(bound_says_none(timer));
+    sleep_ms(20);
+    wakeups = wakeups_of(timer);
+    for (unsigned i = 0; i < 100; i++)
+        cr_assert_eq(hwt_timer_next_deadline(timer), UINT64_MAX);
+    sleep_ms(20);
+    cr_assert_leq(wakeups_of(timer), wakeups + 10); /* for the house, perhaps */
+}
+
+WHEEL_TEST(next, beside_a_worker_after_a_peak)
+{
+    hwt_timer *timer = timer_of_kind(wheel);
+    hwt_timeout *handle[2000];
+
+    cr_assert_not_null(timer);
+    for (unsigned round = 0; round < 4; round++) {
+        schedule_for_an_hour(timer, handle, COUNT_OF(handle));
+        if (round % 2)
+            let_him_meet(timer, COUNT_OF(handle));
+        cancel_all(handle, COUNT_OF(handle));
+        see_the_bound_rise(timer);
+    }
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/* Its slot is where the next look begins; it tells nothing when it is empty, or another's. */
+WHEEL_TEST(next, beside_a_worker_with_one_left)
+{
+    hwt_timer *timer = timer_of_kind(wheel);
+    hwt_timeout *handle[2000], *last;
+    uint64_t held;
+
+    cr_assert_not_null(timer);
+    for (unsigned round = 0; round < 3; round++) {
+        schedule_for_an_hour(timer, handle, COUNT_OF(handle));
+        schedule_for_an_hour(timer, &last, 1);
+        cancel_all(handle, COUNT_OF(handle));
+        cr_assert_leq(hwt_timer_next_deadline(timer), hwt_timeout_deadline(last));
+        held = load_seq(load_seq(&timer->run_count.held));
+        cr_assert_eq(packed_timeout(held), last);
+        cancel_all(&last, 1);
+        cr_assert_eq(hwt_timer_next_deadline(timer), UINT64_MAX);
+    }
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
 /* Met, withdrawn before that, cancelled after: nothing is pending when as many have ended. */
 WHEEL_TEST(next, beside_a_worker_as_long_as_any_is_pending)
 {
