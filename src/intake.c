@@ -298,7 +298,7 @@ bool intake_all(hwt_timer *timer)
     timer_check_acting(timer);
     for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
         collect_notices(timer, lane, DEADLINE_NEVER, UINT_MAX);
-        quiet = lane_sweep_all(lane, meet_all, timer) && quiet;
+        quiet = lane_sweep_all(lane, timer->worker.ended, meet_all, timer) && quiet;
         collect_spill(timer, lane);
     }
     return quiet;

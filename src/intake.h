@@ -15,8 +15,8 @@
  */
 void intake(hwt_timer *timer, uint64_t horizon);
 /*
- * For stop: all, told or not. False, look again: a producer was on its way to a spill, or a
- * canceller about to empty a slot.
+ * For stop, and for the end of a drain: all, told or not. False, look again: a producer was on its
+ * way to a spill, or somebody about to empty his slot.
  */
 bool intake_all(hwt_timer *timer);
 /* The same when nothing can be in a lane any more: what is still to come is notices. */

@@ -55,7 +55,7 @@ struct lane {
 
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
     alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* not above that of any of its segments */
-    _Atomic uint32_t closed;                       /* by stop, for good */
+    _Atomic uint32_t closed;                       /* by stop or drain, for good */
     struct segment *first;                         /* of the ring; never changes */
     _Atomic uint64_t *used;                        /* its word of lanes.used; never changes */
     uint64_t used_bit;                             /* its own there; never changes */
@@ -364,10 +364,11 @@ static inline bool lanes_being_made(const struct lanes *lanes)
     return load_seq(&lanes->making) > 0;
 }
 /*
- * Every slot. False, look again: a producer is still on its way to the spill, or a canceller about
- * to empty a slot.
+ * Every slot. False, look again: a producer is still on its way to the spill, or somebody about to
+ * empty his slot. `ended`: so has all that was accepted; what is submitted is left to its producer,
+ * who takes it back.
  */
-bool lane_sweep_all(struct lane *lane, lane_take *take, void *context);
+bool lane_sweep_all(struct lane *lane, bool ended, lane_take *take, void *context);
 
 /* ---- counting: any thread; looks at every slot that was ever used ---- */
 struct lane_tally {

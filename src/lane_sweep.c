@@ -257,16 +257,34 @@ void lane_close(struct lane *lane)
     store_seq(&lane->closed, 1); /* pairs with the submitters' second look */
 }
 
-bool lane_sweep_all(struct lane *lane, lane_take *take, void *context)
+/* Those that a mover has put there. They are over: cancelled while he had them in his hand. */
+static void sweep_met(struct segment *segment, unsigned group, lane_take *take, void *context)
+{
+    lane_slot *slot = &segment->slot[group * GROUP_SLOTS];
+
+    for (unsigned i = 0; i < GROUP_SLOTS; i++) {
+        uint64_t held = load_seq(&slot[i]);
+        hwt_timeout *timeout = packed_timeout(held);
+        if (slot_is_held(held) && held & SLOT_MET &&
+            take_slot(&slot[i], &segment->taken[group], &held, true))
+            take(context, &timeout, 1);
+    }
+}
+
+bool lane_sweep_all(struct lane *lane, bool ended, lane_take *take, void *context)
 {
     bool quiet = load_seq(&lane->spilling) == 0; /* before the spill is collected */
     struct segment *segment = lane->first;
 
     /* after `closed` was set: whoever relied on an older `fresh` is in a group counted here */
     do {
-        for (unsigned group = 0; group < load_seq(&segment->groups_used); group++)
-            sweep_group(segment, group, DEADLINE_NEVER, take, context);
-        if (segment_first_held(segment)) /* a canceller is about to empty its slot (C20) */
+        for (unsigned group = 0; group < load_seq(&segment->groups_used); group++) {
+            if (ended)
+                sweep_met(segment, group, take, context);
+            else
+                sweep_group(segment, group, DEADLINE_NEVER, take, context);
+        }
+        if (segment_first_held(segment)) /* somebody is about to empty his slot (C6, C20) */
             quiet = false;
         segment = segment_next(segment);
     } while (segment != lane->first);

@@ -14,10 +14,10 @@
  */
 int pass_run(hwt_timer *timer, bool exact);
 
-/* Whoever drives: stopped; or this is the child of a task that has forked. */
+/* Whoever drives: stopped, or drained; or this is the child of a task that has forked. */
 HOT bool pass_must_leave(const hwt_timer *timer)
 {
-    return unlikely(load_relaxed(&timer->phase) >= PHASE_STOPPING) || !timer_is_ours(timer);
+    return unlikely(load_relaxed(&timer->phase) >= PHASE_DRAINED) || !timer_is_ours(timer);
 }
 
 /* Closed, and what is periodic has not been ended yet: none of it begins another run. */

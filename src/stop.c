@@ -301,6 +301,7 @@ static int drain_guarded(hwt_timer *timer, uint64_t max_ns, hwt_unprocessed *unp
 
     guard_begin(&guard);
     if (begin_drain(timer)) {
+        close_lanes(timer); /* before the worker is asked whether all has ended */
         await_end(timer, max_ns);
         return stop(timer, unprocessed);
     }

@@ -106,6 +106,7 @@ struct worker {
     uint32_t awaited;            /* halves whose guests came before `still` was set (visit.c) */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
     hwt_timeout *reclaimed;      /* ... into this list, by `link` */
+    bool ended;                  /* drained, and all that was accepted has ended */
     hwt_task *escaped;           /* the last task that did not return to its pass */
     struct worker_counters count;
     _Atomic uint64_t next_deadline; /* see above */

@@ -193,22 +193,35 @@ static void sleep_until_due(hwt_timer *timer)
     park_leave(&timer->park);
 }
 
+/* Nothing is pending, or with the executor, where it might be re-armed. */
+static bool has_all_ended(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+
+    if (wheel_has_beside(w->wheel, &w->dispatched) || w->shelf)
+        return false;
+    return hwt_timer_pending(timer) == 0;
+}
+
 /*
- * Closed to submissions, and asked whether all has ended: nothing is pending, nothing runs here
- * just now, and nothing is with the executor that might be re-armed there.
+ * Asked whether all has ended; nothing runs here just now. The lanes are closed: what has been
+ * accepted is in them, or is known, so all is looked through once more. What comes later is taken
+ * back by who has submitted it, and nobody else may take it out: so this is the worker's end (C18).
  */
-static void attend_drain(hwt_timer *timer)
+static void attend_drain(hwt_timer *timer, bool closed)
 {
     struct worker *w = &timer->worker;
 
     intake(timer, DEADLINE_NEVER); /* what was accepted just before it was closed, too */
     if (w->reclaiming == RECLAIM_NONE)
         file_reclaim_periodic(timer);
-    if (wheel_has_beside(w->wheel, &w->dispatched) || w->shelf || hwt_timer_pending(timer) > 0)
+    if (!closed || !has_all_ended(timer) || !intake_all(timer) || !has_all_ended(timer))
         return;
     pthread_mutex_lock(&timer->mutex);
-    if (load_relaxed(&timer->phase) == PHASE_DRAINING)
+    if (load_relaxed(&timer->phase) == PHASE_DRAINING) {
+        w->ended = true;
         store_release(&timer->phase, PHASE_DRAINED);
+    }
     pthread_mutex_unlock(&timer->mutex);
 }
 
@@ -222,7 +235,7 @@ static void attend(hwt_timer *timer)
     if (asked & ASKED_VISIT)
         visit_attend(timer);
     if (asked & ASKED_DRAIN && timer_is_ours(timer))
-        attend_drain(timer);
+        attend_drain(timer, true);
     if (asked & ASKED_READY)
         house_make_ready(timer);
     if (asked & ASKED_HOUSE)
@@ -241,7 +254,7 @@ static UNCAUGHT_FUNCTION void work(hwt_timer *timer)
         if (unlikely(load_relaxed(&timer->asked)))
             attend(timer);
         else if (unlikely(pass_has_to_drain(timer)))
-            attend_drain(timer);
+            attend_drain(timer, false);
         else if (!ahead_look(timer))
             sleep_until_due(timer);
     }

@@ -1648,6 +1648,16 @@ const struct world worlds[] = {
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
     {
+        .name = "drainlate",
+        .shows = "C6 C18 C25 G2 G3 G8",
+        .producers = 2,
+        .ops = 1,
+        .brief = true,
+        .delays = 0x90,
+        .weight = {[OP_DRAIN] = 3, [OP_SCHEDULE] = 3, [OP_FORGET] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
+    {
         .name = "making",
         .shows = "C6 C25 G2 G3 G8",
         .producers = 3,

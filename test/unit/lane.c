@@ -1434,10 +1434,15 @@ Test(lane, notices_come_one_by_one)
 
 /* ---- stop ---- */
 
+static void cancel_word(size_t i)
+{
+    store_relaxed(&node[i].word, word_make(1000 + i, WORD_CANCELLED));
+}
+
 static size_t sweep_all(bool quiet)
 {
     taken_count = 0;
-    cr_assert_eq(lane_sweep_all(lane, take, &lanes), quiet);
+    cr_assert_eq(lane_sweep_all(lane, false, take, &lanes), quiet);
     return taken_count;
 }
 
@@ -1460,6 +1465,28 @@ Test(lane, closed_for_good)
     check_tally(10, 1);
 }
 
+/*
+ * C18: all that was accepted has ended, so who has filled a slot takes the timeout back himself;
+ * but for movers, from whose hand it was cancelled: that is met (C5).
+ */
+Test(lane, left_to_its_submitter)
+{
+    submit_range(0, 3);
+    cr_assert_eq(sweep(), 3);
+    cancel_word(0);
+    lane_submit_met(&lanes, &node[0], 7);
+    submit_range(3, 5);
+    lane_close(lane);
+    taken_count = 0;
+    cr_assert_not(lane_sweep_all(lane, true, take, &lanes));
+    cr_assert_eq(taken_count, 1);
+    cr_assert_eq(taken[0], 0);
+    for (size_t i = 3; i < 5; i++)
+        cr_assert_eq(lane_settle(slot_of(&node[i]), load_relaxed(slot_of(&node[i]))), -ESHUTDOWN);
+    cr_assert(lane_sweep_all(lane, true, take, &lanes));
+    check_tally(3, 0);
+}
+
 Test(lane, closed_when_full)
 {
     forbid_memory();
@@ -1469,11 +1496,6 @@ Test(lane, closed_when_full)
     cr_assert_not(lane_has_mail(lane));
     cr_assert_eq(sweep_all(true), LANE_SLOTS);
     check_tally(LANE_SLOTS, 0);
-}
-
-static void cancel_word(size_t i)
-{
-    store_relaxed(&node[i].word, word_make(1000 + i, WORD_CANCELLED));
 }
 
 /* C20: who has won the word has yet to empty the slot; until then it counts, and stop waits. */

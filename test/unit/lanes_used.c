@@ -149,6 +149,6 @@ Test(lanes_used, stop_sees_what_was_not_told)
     lane_mark_fresh(lane->first, slot); /* and its submitter is preempted */
     check_used(NULL, 0);
     lane_close(lane);
-    cr_assert(lane_sweep_all(lane, take, &found));
+    cr_assert(lane_sweep_all(lane, false, take, &found));
     cr_assert_eq(found, node);
 }
