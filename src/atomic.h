@@ -27,6 +27,7 @@
 #define add_seq(p, v)     atomic_fetch_add_explicit((p), (v), memory_order_seq_cst)
 #define add_acq_rel(p, v) atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
 #define and_relaxed(p, v) atomic_fetch_and_explicit((p), (v), memory_order_relaxed)
+#define and_seq(p, v)     atomic_fetch_and_explicit((p), (v), memory_order_seq_cst)
 #define or_seq(p, v)      atomic_fetch_or_explicit((p), (v), memory_order_seq_cst)
 #define sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
 #define sub_acq_rel(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_acq_rel)

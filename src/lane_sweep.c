@@ -93,10 +93,13 @@ bool lane_take_back(hwt_timeout *timeout)
     segment = segment_of(slot);
     held = load_seq(slot);
     return packed_timeout(held) == timeout &&
-           take_slot(slot, &segment->taken[(slot - segment->slot) / GROUP_SLOTS], &held, false);
+           take_slot(slot, &segment->taken[segment_group_of(slot)], &held, false);
 }
 
 /* ---- sweeps ---- */
+
+#define LINE_SLOTS  (GROUP_SLOTS < 8 ? GROUP_SLOTS : 8)
+#define GROUP_LINES (GROUP_SLOTS / LINE_SLOTS)
 
 /*
  * What it held; or NULL, and *left is not above the deadline of what is left in it. That may be
@@ -121,6 +124,25 @@ HOT hwt_timeout *sweep_slot(lane_slot *slot, _Atomic uint64_t *count, uint64_t n
     return NULL;
 }
 
+/*
+ * A first look at the slots of a cache line, after their group's flag was taken (C2): many that are
+ * swept hold nothing, since what was cancelled is out of them. The timeouts are fetched.
+ */
+HOT bool line_holds_any(const lane_slot *slot)
+{
+    uint64_t any = 0;
+
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < LINE_SLOTS; i++)
+        any |= load_seq(&slot[i]);
+    if (!packed_timeout(any))
+        return false;
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < LINE_SLOTS; i++)
+        __builtin_prefetch(packed_timeout(load_relaxed(&slot[i])), 1);
+    return true;
+}
+
 /* The earliest that was left. */
 static uint64_t sweep_group(struct segment *segment, unsigned group, uint64_t near, lane_take *take,
                             void *context)
@@ -128,28 +150,21 @@ static uint64_t sweep_group(struct segment *segment, unsigned group, uint64_t ne
     lane_slot *slot = &segment->slot[group * GROUP_SLOTS];
     hwt_timeout *found[GROUP_SLOTS];
     uint64_t left = UINT64_MAX;
-    unsigned count = 0;
+    unsigned held = 0, count = 0;
 
-    for (unsigned i = 0; i < GROUP_SLOTS; i++)
-        __builtin_prefetch(packed_timeout(load_relaxed(&slot[i])), 1);
-    for (unsigned i = 0; i < GROUP_SLOTS; i++) {
-        hwt_timeout *timeout = sweep_slot(&slot[i], &segment->taken[group], near, &left);
-        if (timeout)
-            found[count++] = timeout;
+    for (unsigned line = 0; line < GROUP_LINES; line++)
+        held |= (unsigned)line_holds_any(&slot[line * LINE_SLOTS]) << line;
+    for (; held; held &= held - 1) {
+        lane_slot *line = &slot[(unsigned)__builtin_ctz(held) * LINE_SLOTS];
+        for (unsigned i = 0; i < LINE_SLOTS; i++) {
+            hwt_timeout *timeout = sweep_slot(&line[i], &segment->taken[group], near, &left);
+            if (timeout)
+                found[count++] = timeout;
+        }
     }
     if (count > 0)
         take(context, found, count);
     return left;
-}
-
-/* Eight flags at a time. */
-static bool group_block_fresh(const struct segment *segment, unsigned group)
-{
-    for (unsigned i = 0; i < 8; i++) {
-        if (load_seq(&segment->fresh[group + i]))
-            return true;
-    }
-    return false;
 }
 
 /*
@@ -172,7 +187,7 @@ static bool is_cancelled_much(const struct segment *segment)
     unsigned used = load_relaxed(&segment->groups_used), withdrawn = 0, most = 0;
 
     for (unsigned group = 0; group < used; group += used / LOOK_SAMPLES + 1) {
-        if (!load_relaxed(&segment->fresh[group])) /* nobody looks at it; it may have no page */
+        if (!segment_flag_is_up(segment, group)) /* nobody looks at it; it may have no page */
             continue;
         withdrawn += withdrawn_since(segment, group);
         most += GROUP_SLOTS / 8;
@@ -206,7 +221,7 @@ static uint64_t look_through(struct segment *segment, unsigned group, uint64_t n
     left = sweep_group(segment, group, near, take, context);
     segment->looks[group] = left == UINT64_MAX ? 0 : (uint8_t)(segment->looks[group] + 1);
     if (left < UINT64_MAX)
-        store_seq(&segment->fresh[group], 1); /* before it is told: the next sweep comes here */
+        segment_raise_flag(segment, group); /* before it is told: the next sweep comes here */
     return left;
 }
 
@@ -218,18 +233,13 @@ void lanes_set_far(struct lanes *lanes, uint64_t deadline)
 uint64_t lane_sweep(struct segment *segment, unsigned first, unsigned count, uint64_t near,
                     lane_take *take, void *context)
 {
+    unsigned end = first + count;
     uint64_t left = UINT64_MAX;
 
     if (first == 0 && near < DEADLINE_NEVER && segment->far)
         segment->leaves = is_cancelled_much(segment);
-    for (unsigned group = first; group < first + count; group++) {
-        if (group % 8 == 0 && !group_block_fresh(segment, group)) {
-            group += 7;
-            continue;
-        }
-        if (!load_seq(&segment->fresh[group]))
-            continue;
-        store_seq(&segment->fresh[group], 0); /* first this, then the slots (C2) */
+    for (unsigned group = first; (group = segment_next_fresh(segment, group, end)) < end; group++) {
+        segment_take_flag_down(segment, group); /* first this, then the slots (C2) */
         left = min_u64(left, look_through(segment, group, near, take, context));
     }
     return left;

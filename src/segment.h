@@ -21,6 +21,7 @@
 #define LANE_SLOTS  (1u << LANE_BITS)
 #define LANE_MASK   (LANE_SLOTS - 1)
 #define LANE_GROUPS (LANE_SLOTS / GROUP_SLOTS)
+#define FRESH_WORDS ((LANE_GROUPS + 63) / 64)
 
 /*
  * A slot holds the packed address of a timeout, or 0, and with it a count of how often the slot was
@@ -130,7 +131,7 @@ struct segment {
 
     /* written once per group and sweep */
     alignas(CACHE_PAIR) _Atomic uint32_t groups_used; /* groups above were never filled */
-    _Atomic uint8_t fresh[(LANE_GROUPS + 7) / 8 * 8]; /* 1: may hold some that a sweep looks for */
+    _Atomic uint64_t fresh[FRESH_WORDS]; /* by group, a bit: may hold some that a sweep looks for */
 
     /* written rarely, by who is `releasing`; `released` also by who retires it, or comes there */
     alignas(CACHE_PAIR) _Atomic uint64_t carrying; /* see segment_carry */
@@ -162,6 +163,17 @@ static inline bool segment_part_ends_at(const lane_slot *slot)
     return ((uintptr_t)slot & (PART_SIZE - 1)) == SEGMENT_END % PART_SIZE;
 }
 
+/* How far behind the first slot, and so many times all slots: they are a power of two of bytes. */
+static inline size_t segment_bytes_at(const lane_slot *slot)
+{
+    return (uintptr_t)slot - SEGMENT_END;
+}
+
+static inline unsigned segment_group_of(const lane_slot *slot)
+{
+    return segment_bytes_at(slot) / (GROUP_SLOTS * sizeof *slot) % LANE_GROUPS;
+}
+
 static inline struct segment *segment_in(uintptr_t region)
 {
     return (struct segment *)(region + SEGMENT_SIZE - sizeof(struct segment));
@@ -170,6 +182,47 @@ static inline struct segment *segment_in(uintptr_t region)
 static inline struct segment *segment_of(const lane_slot *slot)
 {
     return segment_in((uintptr_t)slot & ~(uintptr_t)(SEGMENT_SIZE - 1));
+}
+
+/* ---- the flags of its groups, bits of words: a sweep finds the few that are up (C2) ---- */
+
+static inline bool segment_flag_is_up(const struct segment *segment, unsigned group)
+{
+    return load_seq(&segment->fresh[group / 64]) >> group % 64 & 1;
+}
+
+/* That of this slot's group; in as few steps as can be, because every submission asks. */
+static inline bool segment_slot_is_flagged(const lane_slot *slot)
+{
+    size_t group = segment_bytes_at(slot) / (GROUP_SLOTS * sizeof *slot); /* and whole segments */
+    const _Atomic uint64_t *fresh = segment_of(slot)->fresh;
+
+    return load_seq(&fresh[group / 64 % FRESH_WORDS]) >> group % LANE_GROUPS % 64 & 1;
+}
+
+static inline void segment_raise_flag(struct segment *segment, unsigned group)
+{
+    or_seq(&segment->fresh[group / 64], UINT64_C(1) << group % 64);
+}
+
+static inline void segment_take_flag_down(struct segment *segment, unsigned group)
+{
+    and_seq(&segment->fresh[group / 64], ~(UINT64_C(1) << group % 64));
+}
+
+/* The first one from `group` on, and before `end`, whose flag is up; or `end`. */
+static inline unsigned segment_next_fresh(const struct segment *segment, unsigned group,
+                                          unsigned end)
+{
+    while (group < end) {
+        uint64_t up = load_seq(&segment->fresh[group / 64]) >> group % 64;
+        if (up)
+            return group + (unsigned)__builtin_ctzll(up) < end
+                       ? group + (unsigned)__builtin_ctzll(up)
+                       : end;
+        group = (group / 64 + 1) * 64;
+    }
+    return end;
 }
 
 /*

@@ -91,13 +91,13 @@ HOT uint64_t lane_try_slot(lane_slot *slot, hwt_timeout *timeout, uint64_t met)
  */
 HOT bool lane_mark_fresh(struct segment *segment, const lane_slot *slot)
 {
-    uint32_t group = (uint32_t)(slot - segment->slot) / GROUP_SLOTS;
+    unsigned group = segment_group_of(slot);
     bool grown;
 
-    if (likely(load_seq(&segment->fresh[group])))
+    if (likely(segment_slot_is_flagged(slot)))
         return false;
     grown = segment_raise_groups(segment, group + 1);
-    store_seq(&segment->fresh[group], 1);
+    segment_raise_flag(segment, group);
     return grown;
 }
 
@@ -162,9 +162,8 @@ HOT bool lane_is_told(const lane_slot *slot, uint64_t deadline)
 {
     const struct segment *segment = segment_of(slot);
     const struct lane *lane = segment->lane;
-    uint32_t group = (uint32_t)(slot - segment->slot) / GROUP_SLOTS;
 
-    return likely(load_seq(&segment->fresh[group])) &&
+    return likely(segment_slot_is_flagged(slot)) &&
            likely(deadline >= load_seq(&segment->earliest)) &&
            likely(deadline >= load_seq(&lane->earliest)) && likely(!load_seq(&lane->closed)) &&
            likely(!segment_part_ends_at(slot + 1));

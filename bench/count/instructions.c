@@ -285,6 +285,26 @@ static void turns(const char *name, bool handles)
     hwt_timer_destroy(timer);
 }
 
+/* An event loop's: a timeout that is the earliest, asked for, and cancelled before it is due. */
+static void turns_cancelled(void)
+{
+    hwt_timer *timer = driven_timer();
+    hwt_timeout *timeout = NULL;
+
+    must(hwt_new_timeout(timer, nothing, NULL, HWT_SEC(1000), NULL) == 0, "far timeout");
+    must(hwt_new_timeout(timer, nothing, NULL, HWT_SEC(1), &timeout) == 0, "schedule");
+    must(hwt_timeout_cancel(timeout), "turn-cancelled");
+    count_from_here();
+    for (int i = 0; i < MANY; i++) {
+        must(hwt_timeout_renew(&timeout, NULL, HWT_SEC(1)) == 0, "renew");
+        must(hwt_timer_next_deadline(timer) == virtual_now + HWT_SEC(1), "turn-cancelled");
+        must(hwt_timeout_cancel(timeout), "turn-cancelled");
+    }
+    count_to_here("turn-cancelled");
+    hwt_timeout_unref(timeout);
+    hwt_timer_destroy(timer);
+}
+
 /* ---- and all of it on a worker thread, from its lanes to the end of its tasks ---- */
 static void worker_thread(void)
 {
@@ -320,6 +340,7 @@ int main(int argc, char **argv)
         workers_paths();
         turns("turn", true);
         turns("turn-alone", false);
+        turns_cancelled();
     }
     printf("%d %d\n", MANY, ROUNDS);
     return 0;

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The textbooks' O() as numbers: schedule, cancel and expire with 10^3 to 10^7 pending, one
- * structure after the other under one interface, single-threaded, deadlines spread over a minute.
+ * The textbooks' O() as numbers: schedule, cancel, an event loop's turn (beside few as well) and
+ * expire with 10^3 to 10^7 pending, one structure after the other under one interface,
+ * single-threaded, deadlines spread over a minute.
  */
 #include "structures.h"
 #include "suite/harness.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SPAN   HWT_SEC(60)
 #define SAMPLE 100000
+#define FEW    4 /* pending beside an event loop's turn; nothing else is measured beside so few */
+#define MANY   1000
 
 static const struct structure *const structures[] = {
     &sorted_list,         &binary_heap,   &skip_list,
@@ -18,7 +22,7 @@ static const struct structure *const structures[] = {
     &libhwt_hierarchical,
 };
 
-enum { SCHEDULE, CANCEL, EXPIRE, OPERATIONS };
+enum { SCHEDULE, CANCEL, TURN, EXPIRE, OPERATIONS };
 
 /* ---- the population: the same items for every structure ---- */
 struct population {
@@ -113,6 +117,24 @@ static void cancel_some(const struct run *r, uint64_t many)
     series_add(&r->f[CANCEL], (double)(clock_ns() - start) / (double)done);
 }
 
+/* An event loop's: one that is the earliest, the time until then, and it is cancelled. */
+static void turn_some(const struct run *r)
+{
+    uint64_t start = clock_ns(), done = 0;
+    struct item item = {.deadline = 0};
+
+    while (r->kind->next && done < SAMPLE && !too_long(r, done, start)) {
+        item.deadline = STRUCTURE_TICK / 2; /* earlier than all others */
+        r->kind->insert(r->self, &item);
+        if (r->kind->next(r->self) != STRUCTURE_TICK / 2)
+            bench_die("the earliest is not the next one", EINVAL);
+        r->kind->cancel(r->self, &item);
+        done++;
+    }
+    if (done)
+        series_add(&r->f[TURN], (double)(clock_ns() - start) / (double)done);
+}
+
 static uint64_t next_look(const struct run *r, uint64_t now)
 {
     uint64_t next = now + STRUCTURE_TICK;
@@ -146,15 +168,20 @@ static void one_run(struct bench *b, const struct structure *kind, struct popula
     r.self = kind->create(p->n + p->extra);
     fill(&r);
     cancel_some(&r, schedule_some(&r));
+    turn_some(&r);
     expire_all(&r);
     kind->destroy(r.self);
 }
 
 static void measure(struct bench *b, const struct structure *kind, struct population *p)
 {
-    const char *const operations[OPERATIONS] = {"schedule", "cancel", "expire"};
-    const char *const orders[OPERATIONS] = {kind->schedule_order, kind->cancel_order,
-                                            kind->expire_order};
+    const char *const operations[OPERATIONS] = {"schedule", "cancel", "turn", "expire"};
+    const char *const orders[OPERATIONS] = {
+        [SCHEDULE] = kind->schedule_order,
+        [CANCEL] = kind->cancel_order,
+        [TURN] = kind->schedule_order,
+        [EXPIRE] = kind->expire_order,
+    };
     struct series f[OPERATIONS] = {{.n = 0}};
     char unit[40];
 
@@ -173,7 +200,7 @@ static void measure(struct bench *b, const struct structure *kind, struct popula
                                 0};
 
         snprintf(unit, sizeof(unit), "ns, O(%s)", orders[i]);
-        if (f[i].n)
+        if (f[i].n && (p->n >= MANY || i == TURN))
             bench_report(b, &row, &f[i]);
     }
 }
@@ -201,7 +228,7 @@ int main(int argc, char **argv)
     bench_open(&b, argc, argv, "the structures of the field, single-threaded");
     if (b.repeats > 3)
         b.repeats = 3;
-    for (uint64_t n = 1000; n <= (b.quick ? 100000 : 10000000); n *= 10)
+    for (uint64_t n = FEW; n <= (b.quick ? 100000 : 10000000); n = n == FEW ? MANY : n * 10)
         for (unsigned i = 0; i < sizeof(structures) / sizeof(*structures); i++) {
             struct request request = {structures[i], n};
 

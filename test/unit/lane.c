@@ -196,7 +196,81 @@ Test(lane, a_slot_holds_an_address_and_a_count)
     }
 }
 
+/* ---- the flags of groups ---- */
+
+Test(lane, a_slot_knows_its_group)
+{
+    for (unsigned i = 0; i < LANE_SLOTS; i++)
+        cr_assert_eq(segment_group_of(&lane->first->slot[i]), i / GROUP_SLOTS);
+}
+
+/* Many share a word: none is touched with another. */
+Test(lane, each_group_has_a_flag_of_its_own)
+{
+    struct segment *segment = lane->first;
+
+    for (unsigned group = 0; group < LANE_GROUPS; group++) {
+        segment_raise_flag(segment, group);
+        for (unsigned i = 0; i < LANE_GROUPS; i++) {
+            lane_slot *first = &segment->slot[i * GROUP_SLOTS];
+            cr_assert_eq(segment_flag_is_up(segment, i), i <= group);
+            cr_assert_eq(segment_slot_is_flagged(first), i <= group);
+            cr_assert_eq(segment_slot_is_flagged(first + GROUP_SLOTS - 1), i <= group);
+        }
+    }
+    for (unsigned group = 0; group < LANE_GROUPS; group++) {
+        segment_take_flag_down(segment, group);
+        for (unsigned i = 0; i < LANE_GROUPS; i++)
+            cr_assert_eq(segment_flag_is_up(segment, i), i > group);
+    }
+}
+
+Test(lane, the_next_flag_that_is_up)
+{
+    static const unsigned up[] = {0, 1, 63, 64, 130, LANE_GROUPS - 1};
+    struct segment *segment = lane->first;
+    unsigned group = 0;
+
+    cr_assert_eq(segment_next_fresh(segment, 0, LANE_GROUPS), LANE_GROUPS);
+    for (size_t i = 0; i < COUNT_OF(up); i++)
+        segment_raise_flag(segment, up[i]);
+    for (size_t i = 0; i < COUNT_OF(up); i++) {
+        cr_assert_eq(segment_next_fresh(segment, group, LANE_GROUPS), up[i]);
+        cr_assert_eq(segment_next_fresh(segment, group, up[i]), up[i], "not in that portion");
+        group = up[i] + 1;
+    }
+    cr_assert_eq(segment_next_fresh(segment, group, LANE_GROUPS), LANE_GROUPS);
+    cr_assert_eq(segment_next_fresh(segment, 2, 60), 60);
+    cr_assert_eq(segment_next_fresh(segment, 65, 128), 128);
+}
+
 /* ---- submit, withdraw, sweep ---- */
+
+/* Of a group, the only one, wherever in it; and what it stood beside. */
+Test(lane, a_sweep_finds_what_stands_alone)
+{
+    submit_range(0, LANE_SLOTS);
+    for (size_t i = 0; i < LANE_SLOTS; i++)
+        cr_assert(i % (GROUP_SLOTS + 1) == 0 || lane_withdraw(&node[i]));
+    cr_assert_eq(sweep(), (LANE_SLOTS - 1) / (GROUP_SLOTS + 1) + 1);
+    for (size_t i = 0; i < taken_count; i++)
+        cr_assert_eq(taken[i], i * (GROUP_SLOTS + 1));
+    cr_assert_eq(sweep(), 0, "the flags are down");
+}
+
+/* What stands in a group that a portion does not reach is left, and so is its flag. */
+Test(lane, a_portion_takes_its_own_flags_down)
+{
+    submit_range(0, 3 * GROUP_SLOTS);
+    taken_count = 0;
+    cr_assert_eq(lane_sweep(lane->first, 1, 1, DEADLINE_NEVER, take, &lanes), UINT64_MAX);
+    cr_assert_eq(taken_count, GROUP_SLOTS);
+    cr_assert_eq(taken[0], GROUP_SLOTS);
+    cr_assert(segment_flag_is_up(lane->first, 0));
+    cr_assert_not(segment_flag_is_up(lane->first, 1));
+    cr_assert(segment_flag_is_up(lane->first, 2));
+    cr_assert_eq(sweep(), 2 * GROUP_SLOTS);
+}
 
 Test(lane, withdrawn_once)
 {
@@ -1319,7 +1393,7 @@ Test(lane, nobody_needs_to_be_told)
     struct segment *segment = lane->first;
     lane_slot *slot = &segment->slot[70];
 
-    store_relaxed(&segment->fresh[1], 1);
+    segment_raise_flag(segment, 1);
     store_relaxed(&segment->earliest, 50);
     store_relaxed(&lane->earliest, 50);
     cr_assert(lane_is_told(slot, 50));
@@ -1341,7 +1415,7 @@ Test(lane, at_the_end_of_a_segment_the_tail_is_turned)
     struct segment *segment = lane->first;
     lane_slot *last = &segment->slot[LANE_SLOTS - 1];
 
-    store_relaxed(&segment->fresh[LANE_GROUPS - 1], 1);
+    segment_raise_flag(segment, LANE_GROUPS - 1);
     store_relaxed(&segment->earliest, 0);
     store_relaxed(&lane->earliest, 0);
     lane_pass(&lane->tail[0], last - 1);
