@@ -322,5 +322,5 @@ void intake_pause(unsigned *times, uint64_t most)
     if (before < YIELDS)
         sched_yield();
     else
-        platform_nap(min_u64(PAUSE_LEAST + PAUSE_LEAST / 8 * (before - YIELDS), most));
+        platform_nap(min_u64(NAP_LEAST + NAP_LEAST / 8 * (before - YIELDS), most));
 }

@@ -38,8 +38,8 @@ void intake_look_on(hwt_timer *timer, unsigned groups);
  */
 void intake_tell_far(hwt_timer *timer, uint64_t now);
 
-#define PAUSE_LEAST UINT64_C(50000)
-#define PAUSE_MOST  UINT64_C(2000000)
+#define NAP_LEAST UINT64_C(50000)
+#define NAP_MOST  UINT64_C(2000000)
 
 /*
  * Some who have won a word are between two steps, and what they owe has not come yet: a little

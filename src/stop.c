@@ -36,9 +36,9 @@ static void reclaim_all(hwt_timer *timer)
 
     w->reclaiming = RECLAIM_ALL;
     while (!reclaim_slots(timer))
-        intake_pause(&times, PAUSE_LEAST);
+        intake_pause(&times, NAP_LEAST);
     while (w->adrift > 0 || load_seq(&timer->guests) > 0) {
-        intake_pause(&times, PAUSE_MOST);
+        intake_pause(&times, NAP_MOST);
         intake_notices(timer);
     }
     file_return_all(timer);
@@ -55,7 +55,7 @@ static void close_lanes(hwt_timer *timer)
 
     lane_close(timer->lanes.common);
     while (lanes_being_made(&timer->lanes))
-        intake_pause(&times, PAUSE_LEAST);
+        intake_pause(&times, NAP_LEAST);
     for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;)
         lane_close(lane);
 }
@@ -215,8 +215,6 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed)
 
 /* ---- drain ---- */
 
-#define NAP_LEAST   HWT_USEC(50)
-#define NAP_MOST    HWT_MSEC(2)
 #define LOOK_SHARES 20            /* to count takes one of so many of the time until the next ... */
 #define LOOK_LATEST HWT_MSEC(200) /* ... which comes by then: who counted may have been preempted */
 

@@ -199,7 +199,7 @@ static void attend(hwt_timer *timer, struct visit *visit)
 static void come_back(hwt_timer *timer)
 {
     or_seq(&timer->asked, ASKED_VISIT);
-    intake_pause(&timer->worker.pauses, PAUSE_LEAST);
+    intake_pause(&timer->worker.pauses, NAP_LEAST);
 }
 
 /* Those who wait by now. Who comes meanwhile asks again. */
@@ -269,7 +269,7 @@ static int64_t drive(hwt_timer *timer, hwt_visitor *visit, void *arg)
 
     guard_begin(&guard);
     while (!settle(timer))
-        intake_pause(&pauses, PAUSE_LEAST);
+        intake_pause(&pauses, NAP_LEAST);
     return go_round(timer, visit, arg);
 }
 

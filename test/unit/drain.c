@@ -29,8 +29,8 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
 /* How often all slots of a lane are looked at, and how long that takes as well. */
 static atomic_uint counts, count_ms;
 
-struct lane_tally __real_lane_count(const struct lane *lane);
-struct lane_tally __wrap_lane_count(const struct lane *lane);
+__typeof__(lane_count) __real_lane_count;
+__typeof__(lane_count) __wrap_lane_count;
 
 struct lane_tally __wrap_lane_count(const struct lane *lane)
 {

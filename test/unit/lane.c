@@ -911,8 +911,8 @@ Test(lane, parts_go_together_up_to_one_in_use)
 
 static void (*while_pages_go)(void);
 
-void __real_platform_release_pages(void *memory, size_t size);
-void __wrap_platform_release_pages(void *memory, size_t size);
+__typeof__(platform_release_pages) __real_platform_release_pages;
+__typeof__(platform_release_pages) __wrap_platform_release_pages;
 
 void __wrap_platform_release_pages(void *memory, size_t size)
 {

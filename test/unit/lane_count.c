@@ -107,8 +107,8 @@ static bool system_keeps; /* the pages of that part */
 static void (*while_pages_go)(void);
 static unsigned looks;
 
-void __real_platform_release_pages(void *memory, size_t size);
-void __wrap_platform_release_pages(void *memory, size_t size);
+__typeof__(platform_release_pages) __real_platform_release_pages;
+__typeof__(platform_release_pages) __wrap_platform_release_pages;
 
 void __wrap_platform_release_pages(void *memory, size_t size)
 {

@@ -39,12 +39,10 @@ void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 long __real_sysconf(int name);
 long __wrap_sysconf(int name);
-void __real_platform_nap(uint64_t ns);
-void __wrap_platform_nap(uint64_t ns);
-struct segment *__real_segment_create_first(struct segment_store *store, size_t index,
-                                            struct lane *lane, bool far);
-struct segment *__wrap_segment_create_first(struct segment_store *store, size_t index,
-                                            struct lane *lane, bool far);
+__typeof__(platform_nap) __real_platform_nap;
+__typeof__(platform_nap) __wrap_platform_nap;
+__typeof__(segment_create_first) __real_segment_create_first;
+__typeof__(segment_create_first) __wrap_segment_create_first;
 
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {

@@ -83,8 +83,8 @@ WHEEL_TEST(next, follows_every_change)
 
 static unsigned crowds_looked_through;
 
-struct sighting __real_bucket_find(struct bucket *bucket, uint64_t key);
-struct sighting __wrap_bucket_find(struct bucket *bucket, uint64_t key);
+__typeof__(bucket_find) __real_bucket_find;
+__typeof__(bucket_find) __wrap_bucket_find;
 
 struct sighting __wrap_bucket_find(struct bucket *bucket, uint64_t key)
 {

@@ -407,8 +407,8 @@ Test(park, a_plan_that_is_not_set_yet)
 /* Several set it at once: in the end it is set to the earliest of all. */
 #define SETTERS 3
 
-int __real_platform_timerfd_set(int fd, uint64_t deadline_ns);
-int __wrap_platform_timerfd_set(int fd, uint64_t deadline_ns);
+__typeof__(platform_timerfd_set) __real_platform_timerfd_set;
+__typeof__(platform_timerfd_set) __wrap_platform_timerfd_set;
 
 static _Atomic bool hesitant; /* between knowing a deadline and setting it, others set theirs */
 

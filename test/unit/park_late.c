@@ -40,16 +40,16 @@ static void pass_gate(void)
     atomic_fetch_add(&system_calls, 1);
 }
 
-void __real_platform_futex_wake_all(_Atomic uint32_t *word);
-void __wrap_platform_futex_wake_all(_Atomic uint32_t *word);
+__typeof__(platform_futex_wake_all) __real_platform_futex_wake_all;
+__typeof__(platform_futex_wake_all) __wrap_platform_futex_wake_all;
 void __wrap_platform_futex_wake_all(_Atomic uint32_t *word)
 {
     pass_gate();
     __real_platform_futex_wake_all(word);
 }
 
-int __real_platform_timerfd_set(int fd, uint64_t deadline_ns);
-int __wrap_platform_timerfd_set(int fd, uint64_t deadline_ns);
+__typeof__(platform_timerfd_set) __real_platform_timerfd_set;
+__typeof__(platform_timerfd_set) __wrap_platform_timerfd_set;
 int __wrap_platform_timerfd_set(int fd, uint64_t deadline_ns)
 {
     pass_gate();

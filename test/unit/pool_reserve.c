@@ -41,8 +41,8 @@ int __wrap_munmap(void *memory, size_t size)
 
 static _Atomic size_t asked_for; /* bytes whose pages were */
 
-void __real_platform_populate_pages(void *memory, size_t size);
-void __wrap_platform_populate_pages(void *memory, size_t size);
+__typeof__(platform_populate_pages) __real_platform_populate_pages;
+__typeof__(platform_populate_pages) __wrap_platform_populate_pages;
 
 void __wrap_platform_populate_pages(void *memory, size_t size)
 {

@@ -16,8 +16,8 @@ static _Thread_local gate *held;
 static _Thread_local unsigned times;
 static const struct lane *held_after;
 
-struct lane_tally __real_lane_count(const struct lane *lane);
-struct lane_tally __wrap_lane_count(const struct lane *lane);
+__typeof__(lane_count) __real_lane_count;
+__typeof__(lane_count) __wrap_lane_count;
 
 struct lane_tally __wrap_lane_count(const struct lane *lane)
 {

@@ -19,10 +19,10 @@ static gate run;
 static unsigned naps, sweeps;
 static uint64_t napped, longest;
 
-void __real_platform_nap(uint64_t ns);
-void __wrap_platform_nap(uint64_t ns);
-bool __real_lane_sweep_all(struct lane *lane, lane_take *take, void *context);
-bool __wrap_lane_sweep_all(struct lane *lane, lane_take *take, void *context);
+__typeof__(platform_nap) __real_platform_nap;
+__typeof__(platform_nap) __wrap_platform_nap;
+__typeof__(lane_sweep_all) __real_lane_sweep_all;
+__typeof__(lane_sweep_all) __wrap_lane_sweep_all;
 
 /* Time passes by this alone, until the task is over. */
 void __wrap_platform_nap(uint64_t ns)
@@ -38,10 +38,10 @@ void __wrap_platform_nap(uint64_t ns)
         gate_open(&run);
 }
 
-bool __wrap_lane_sweep_all(struct lane *lane, lane_take *take, void *context)
+bool __wrap_lane_sweep_all(struct lane *lane, bool ended, lane_take *take, void *context)
 {
     sweeps++;
-    return __real_lane_sweep_all(lane, take, context);
+    return __real_lane_sweep_all(lane, ended, take, context);
 }
 
 static void wait_for_a_long_task(hwt_wheel_kind wheel, hwt_drive drive)

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "run_frames.h"
 #include "support.h"
 #include "timer.h"
 
@@ -240,14 +241,19 @@ static void *visit_once(void *timer)
     return (void *)(uintptr_t)shown;
 }
 
-static bool wait_until_asked(hwt_timer *timer)
+static bool wait_for_flag(const _Atomic uint32_t *word, uint32_t flag)
 {
     for (int i = 0; i < 20000; i++) {
-        if (load_relaxed(&timer->asked) & ASKED_VISIT)
+        if (load_relaxed(word) & flag)
             return true;
         sleep_ms(1);
     }
     return false;
+}
+
+static bool wait_until_asked(hwt_timer *timer)
+{
+    return wait_for_flag(&timer->asked, ASKED_VISIT);
 }
 
 /* Whatever else is due by then: it need not wait for a pass that has fallen behind. */
@@ -425,8 +431,8 @@ static void begin_the_next_timer(rig *r)
 static bool ends_before_the_hook;
 
 /* Another thread does, when this one has won the timeout and taken it away. */
-void __real_run_last_words(hwt_timeout *timeout, uint32_t life);
-void __wrap_run_last_words(hwt_timeout *timeout, uint32_t life);
+__typeof__(run_last_words) __real_run_last_words;
+__typeof__(run_last_words) __wrap_run_last_words;
 void __wrap_run_last_words(hwt_timeout *timeout, uint32_t life)
 {
     if (ends_before_the_hook)
@@ -532,16 +538,6 @@ static void *visit_until_it_ran(void *arg)
     return NULL;
 }
 
-static bool wait_until_awaited(hwt_timer *timer)
-{
-    for (int i = 0; i < 20000; i++) {
-        if (load_relaxed(&timer->driver) & DRIVER_AWAITED)
-            return true;
-        sleep_ms(1);
-    }
-    return false;
-}
-
 static void *advance_once(void *timer)
 {
     return (void *)(intptr_t)(hwt_timer_advance(timer) != 1);
@@ -564,7 +560,7 @@ static void begin_held(held *h, void *(*call)(void *timer))
     cr_assert_eq(pthread_create(&h->visitor, NULL, visit_until_it_ran, h), 0);
     cr_assert(wait_count(&h->hold.entered, 1));
     cr_assert_eq(pthread_create(&h->caller, NULL, call, h->r.timer), 0);
-    cr_assert(wait_until_awaited(h->r.timer));
+    cr_assert(wait_for_flag(&h->r.timer->driver, DRIVER_AWAITED));
 }
 
 static void end_held(held *h)

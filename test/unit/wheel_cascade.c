@@ -19,8 +19,8 @@ TestSuite(wheel_cascade, .init = test_arm);
 static size_t filed;   /* timeouts filed or filed anew, by one call ... */
 static size_t filings; /* ... and in all */
 
-void __real_wheel_insert_batch(struct wheel *wheel, const struct wheel_batch *batch);
-void __wrap_wheel_insert_batch(struct wheel *wheel, const struct wheel_batch *batch);
+__typeof__(wheel_insert_batch) __real_wheel_insert_batch;
+__typeof__(wheel_insert_batch) __wrap_wheel_insert_batch;
 
 /* What comes down a level is filed through it. */
 void __wrap_wheel_insert_batch(struct wheel *wheel, const struct wheel_batch *batch)

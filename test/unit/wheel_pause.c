@@ -17,10 +17,8 @@ TestSuite(wheel_pause, .init = test_arm);
 
 static size_t taken;
 
-unsigned __real_bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t *out,
-                            unsigned most, uint64_t *least);
-unsigned __wrap_bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t *out,
-                            unsigned most, uint64_t *least);
+__typeof__(bucket_take) __real_bucket_take;
+__typeof__(bucket_take) __wrap_bucket_take;
 
 unsigned __wrap_bucket_take(struct bucket *bucket, struct chunk_store *store, uint64_t *out,
                             unsigned most, uint64_t *least)
