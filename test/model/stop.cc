@@ -11,6 +11,10 @@
  * back), what was refused never; no block is used after it was freed (`life`); once stop has
  * returned no handle touches the timer (`lanes`; a submission may, because destroy must not come
  * before it returns).
+ *
+ * And drain (C18), in runs of their own: the lanes are closed, the worker goes on until nothing is
+ * pending any more, looks through all of them and looks once more, and then stop comes, which
+ * leaves what is submitted still to its submitter. Nothing is handed back then.
  */
 #include "model.h"
 
@@ -42,6 +46,13 @@ enum {
     WORD_ASKED_ACQUIRE,
     EMPTIED_RELAXED,
     NOTICE_QUESTIONED,
+    DRAINED_WHILE_OPEN,
+    DRAIN_LEAVES_OPEN,
+    DRAIN_IGNORES_SPILLING,
+    DRAIN_LOOKS_BY_FLAGS,
+    DRAIN_LOOKS_ONCE,
+    DRAINED_GOES_ON,
+    LATE_TAKEN_BY_STOP,
 };
 
 static const model_case mutants[] = {
@@ -74,6 +85,16 @@ static const model_case mutants[] = {
     {NOTICE_QUESTIONED, "worker asks the word when a notice has come, too"},
 };
 
+static const model_case drain_mutants[] = {
+    {DRAINED_WHILE_OPEN, "drain closes the lane when the worker has said that all has ended"},
+    {DRAIN_LEAVES_OPEN, "... or leaves that to stop"},
+    {DRAIN_IGNORES_SPILLING, "who ends a drain does not wait for who is on the way to the spill"},
+    {DRAIN_LOOKS_BY_FLAGS, "... or does not look through all slots, told or not"},
+    {DRAIN_LOOKS_ONCE, "... or does not ask again what is pending"},
+    {DRAINED_GOES_ON, "worker goes on when he has said that all has ended"},
+    {LATE_TAKEN_BY_STOP, "stop takes out what was submitted when a drain had ended"},
+};
+
 enum corner {
     REFUSED_AT_ONCE,
     REFUSED_BY_SLOT,
@@ -100,6 +121,12 @@ enum corner {
     NOT_TAKEN_FOR_STOP,
     NUDGED_ELSEWHERE,
     WHEEL_EMPTIED,
+    STOP_CORNERS,
+    DRAINED = STOP_CORNERS,
+    NOT_DRAINED_YET,
+    LATE_AFTER_DRAINED,
+    FOUND_AT_THE_END,
+    STOPPED_BEFORE_DRAINED,
     CORNERS,
 };
 
@@ -109,15 +136,17 @@ enum { SEGMENTS = 2, WHEEL_SLOT = SEGMENTS, SLOTS = WHEEL_SLOT + BLOCKS, NO_SLOT
 /* What a slot holds: the block, whether the worker had met it, and how often it was emptied. */
 enum { COUNT = 15, MET = 16, BLOCK = 32, MARKED = (BLOCKS + 1) * BLOCK };
 enum { PENDING, NUDGED, EXPIRED, CANCELLED };
+enum { WORKING, DRAINING, DRAINED_PHASE, STOPPING };
 enum place { UNMET, FILED, ADRIFT };
 
 struct block {
-    rl::atomic<unsigned> word, refs, withdrawn, where;
+    rl::atomic<unsigned> word, refs, withdrawn, where, met;
     rl::var<unsigned> life, spilled, link, place, noticed; /* two links, as in timeout.h */
     unsigned submission; /* for the books */
 };
 
-struct stop : rl::test_suite<stop, THREADS> {
+/* `Drains`: by a drain first. */
+template <bool Drains> struct stop : rl::test_suite<stop<Drains>, THREADS> {
     block blocks[BLOCKS + 1];
     rl::atomic<unsigned> free_block; /* the pool: one block, or 0 */
     /* the lane; then those of the wheel */
@@ -126,10 +155,10 @@ struct stop : rl::test_suite<stop, THREADS> {
     rl::atomic<unsigned> closed, spilling, spill, notices;
     rl::var<unsigned> lanes;
     /* the timer */
-    rl::atomic<unsigned> phase, guests;
+    rl::atomic<unsigned> phase, guests, asked;
     rl::mutex driving;
     /* the worker's own */
-    bool reclaiming;
+    bool reclaiming, ended_all;
     unsigned reclaimed;
     int adrift;
     /* the books */
@@ -143,10 +172,12 @@ struct stop : rl::test_suite<stop, THREADS> {
         for (auto &s : slot)
             store_relaxed(s, 0u);
         for (auto *a : {&free_block, &fresh[0], &fresh[1], &groups_used[0], &groups_used[1], &next,
-                        &closed, &spilling, &spill, &notices, &phase, &guests})
+                        &closed, &spilling, &spill, &notices, &phase, &guests, &asked})
             store_relaxed(*a, 0u);
+        for (block &b : blocks)
+            store_relaxed(b.met, 0u);
         lanes($) = 1;
-        reclaiming = false;
+        reclaiming = ended_all = false;
         reclaimed = 0;
         adrift = 0;
         for (unsigned i = 0; i < PRODUCERS * SUBMISSIONS; i++)
@@ -189,6 +220,13 @@ struct stop : rl::test_suite<stop, THREADS> {
 
     /* ---- blocks ---- */
 
+    /* By the worker; and by who takes the block, before anybody else knows of it. */
+    void set_met(unsigned b, unsigned met)
+    {
+        if (Drains)
+            store_relaxed(blocks[b].met, met);
+    }
+
     unsigned take_block(unsigned submission, bool handle)
     {
         unsigned b = exchange_acq_rel(free_block, 0u);
@@ -201,6 +239,7 @@ struct stop : rl::test_suite<stop, THREADS> {
         blocks[b].place($) = UNMET;
         blocks[b].noticed($) = 0;
         blocks[b].submission = submission;
+        set_met(b, 0);
         if (mutant == WORD_ANEW_RELAXED)
             store_relaxed(blocks[b].word, (unsigned)PENDING);
         else
@@ -422,6 +461,8 @@ struct stop : rl::test_suite<stop, THREADS> {
             return true;
         }
         model_corner(REFUSED_BY_SLOT);
+        if (load_relaxed(phase) == DRAINED_PHASE)
+            model_corner(LATE_AFTER_DRAINED);
         return false;
     }
 
@@ -504,7 +545,7 @@ struct stop : rl::test_suite<stop, THREADS> {
 
     bool put_again(unsigned b)
     {
-        if (mutant != STOP_IGNORED && load_seq(phase)) {
+        if (mutant != STOP_IGNORED && load_seq(phase) == STOPPING) {
             model_corner(NOT_TAKEN_FOR_STOP);
             return false;
         }
@@ -652,6 +693,7 @@ struct stop : rl::test_suite<stop, THREADS> {
     void meet(unsigned b)
     {
         touch(b);
+        set_met(b, 1);
         if (blocks[b].noticed($)) {
             model_corner(NOTICE_BEFORE_SPILL);
             drop(b);
@@ -698,11 +740,12 @@ struct stop : rl::test_suite<stop, THREADS> {
             drop(b);
     }
 
-    void sweep(unsigned index)
+    /* `met`: only what a mover has put there. */
+    void sweep(unsigned index, bool met)
     {
         unsigned held = load_seq(slot[index]);
 
-        while (held / BLOCK) {
+        while (held / BLOCK && (!met || held & MET)) {
             unsigned b = held / BLOCK;
             if (take_slot(index, held, true)) {
                 meet(b);
@@ -723,16 +766,16 @@ struct stop : rl::test_suite<stop, THREADS> {
         return mutant == RING_READ_ACQUIRE ? load_acquire(next) : load_seq(next);
     }
 
-    void sweep_segment(unsigned index)
+    void sweep_segment(unsigned index, bool all)
     {
-        if (!reclaiming) {
+        if (!all) {
             if (!load_seq(fresh[index]))
                 return;
             store_seq(fresh[index], 0u);
-            sweep(index);
+            sweep(index, false);
         } else if (mutant == GROUPS_USED_ACQUIRE ? load_acquire(groups_used[index])
                                                  : load_seq(groups_used[index])) {
-            sweep(index);
+            sweep(index, ended_all && mutant != LATE_TAKEN_BY_STOP);
         }
     }
 
@@ -744,18 +787,19 @@ struct stop : rl::test_suite<stop, THREADS> {
         }
     }
 
-    /* False: somebody is on the way to the spill, or about to empty a slot. */
-    bool collect()
+    /* `all`: told or not. False: somebody is on the way to the spill, or about to empty a slot. */
+    bool collect(bool all)
     {
         bool quiet = true;
         unsigned b, next;
 
         collect_notices();
-        if (reclaiming)
-            quiet = load_seq(spilling) == 0 || mutant == SPILLING_NOT_AWAITED;
+        if (all)
+            quiet = load_seq(spilling) == 0 || mutant == SPILLING_NOT_AWAITED ||
+                    (mutant == DRAIN_IGNORES_SPILLING && !reclaiming);
         for (unsigned i = 0; i < SEGMENTS && has_segment(i); i++) {
-            sweep_segment(i);
-            if (reclaiming && is_left(i)) {
+            sweep_segment(i, all);
+            if (all && is_left(i)) {
                 model_corner(WAITED_FOR_CANCELLER);
                 quiet = false;
             }
@@ -791,9 +835,65 @@ struct stop : rl::test_suite<stop, THREADS> {
             return;
         driving.lock($);
         if (mutant == COLLECTED_AFTER_STOP || !load_acquire(phase)) {
-            collect();
+            collect(false);
             if (rl::rand(2))
                 expire();
+        }
+        driving.unlock($);
+    }
+
+    /* ---- a worker that is to drain: worker.c ---- */
+
+    /* A count goes over the slots; of what the worker has met, he knows what has ended. */
+    bool any_pending()
+    {
+        for (unsigned i = 0; i < SEGMENTS && (i == 0 || load_acquire(next)); i++) {
+            unsigned held = load_acquire(slot[i]);
+            if (held / BLOCK)
+                return true;
+        }
+        if (load_relaxed(spill))
+            return true;
+        for (unsigned b = 1; b <= BLOCKS; b++) {
+            if (load_relaxed(blocks[b].met) && load_acquire(blocks[b].word) <= NUDGED)
+                return true;
+        }
+        return false;
+    }
+
+    bool look_through()
+    {
+        return collect(mutant != DRAIN_LOOKS_BY_FLAGS);
+    }
+
+    void attend_drain()
+    {
+        if (any_pending() || !look_through()) {
+            model_corner(NOT_DRAINED_YET);
+            return;
+        }
+        if (mutant != DRAIN_LOOKS_ONCE && any_pending()) {
+            model_corner(FOUND_AT_THE_END);
+            return;
+        }
+        if (load_relaxed(phase) == DRAINING) { /* both under the timer's mutex */
+            unsigned draining = DRAINING;
+            model_corner(DRAINED);
+            ended_all = true;
+            if (!cas_acq_rel(phase, draining, (unsigned)DRAINED_PHASE))
+                ended_all = false;
+        }
+    }
+
+    void work()
+    {
+        driving.lock($);
+        while (load_relaxed(phase) < (mutant == DRAINED_GOES_ON ? STOPPING : DRAINED_PHASE)) {
+            collect(false);
+            expire();
+            if (load_seq(asked))
+                attend_drain();
+            rl::yield(1, $);
         }
         driving.unlock($);
     }
@@ -802,7 +902,8 @@ struct stop : rl::test_suite<stop, THREADS> {
 
     bool reclaim_slots()
     {
-        bool before = mutant != GUESTS_READ_AFTER && load_seq(guests) > 0, quiet = collect();
+        bool before = mutant != GUESTS_READ_AFTER && load_seq(guests) > 0,
+             quiet = collect(true);
 
         for (unsigned i = WHEEL_SLOT; i < SLOTS; i++) {
             unsigned b = take_wheel_slot(i);
@@ -839,10 +940,29 @@ struct stop : rl::test_suite<stop, THREADS> {
         }
     }
 
+    void drain()
+    {
+        bool in_time = rl::rand(4) > 0;
+
+        store_seq(phase, (unsigned)DRAINING);
+        if (mutant != DRAINED_WHILE_OPEN && mutant != DRAIN_LEAVES_OPEN)
+            store_seq(closed, 1u);
+        store_seq(asked, 1u);
+        while (in_time && load_acquire(phase) == DRAINING)
+            rl::yield(1, $);
+        if (mutant == DRAINED_WHILE_OPEN)
+            store_seq(closed, 1u);
+        model_dawdle(60, $);
+        if (!in_time)
+            model_corner(STOPPED_BEFORE_DRAINED);
+    }
+
     void stop_it()
     {
         model_dawdle(60, $);
-        store_seq(phase, 1u);
+        if (Drains)
+            drain();
+        store_seq(phase, (unsigned)STOPPING);
         if (mutant != SWEPT_BEFORE_CLOSING)
             store_seq(closed, 1u);
         model_dawdle(20, $);
@@ -852,6 +972,7 @@ struct stop : rl::test_suite<stop, THREADS> {
         if (mutant == SWEPT_BEFORE_CLOSING)
             store_seq(closed, 1u);
         lanes($) = 2;
+        RL_ASSERT(!ended_all || !reclaimed);
         for (unsigned b = reclaimed, next; b; b = next) {
             next = blocks[b].link($);
             model_corner(RECLAIMED);
@@ -865,6 +986,8 @@ struct stop : rl::test_suite<stop, THREADS> {
         if (index < PRODUCERS) {
             for (unsigned i = 0; i < SUBMISSIONS; i++)
                 submit(index * SUBMISSIONS + i);
+        } else if (index == WORKER && Drains) {
+            work();
         } else if (index == WORKER) {
             for (unsigned i = 0; i < 2; i++)
                 advance();
@@ -876,5 +999,10 @@ struct stop : rl::test_suite<stop, THREADS> {
 
 int main()
 {
-    return model_check<stop>("nothing lost to stop", mutants, 400000, CORNERS) ? 0 : 1;
+    bool drained = model_check<stop<true>>("nothing handed back by a drain", drain_mutants, 200000,
+                                           CORNERS, STOP_CORNERS);
+    bool stopped =
+        model_check<stop<false>>("nothing lost to stop", mutants, 400000, STOP_CORNERS);
+
+    return drained && stopped ? 0 : 1;
 }
