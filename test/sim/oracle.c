@@ -362,11 +362,12 @@ void sim_wheel_check(struct wheel *wheel)
 
 /*
  * G5: between two sleeps something has happened, or somebody was waited for who has been cancelled
- * or moved later since: the old deadline of such a one is worth one wake-up.
+ * or moved later since: the old deadline of such a one is worth one wake-up. Or somebody trims:
+ * what he brings home the worker would, and asks now and then whether it is done.
  */
 static void check_quiet(void)
 {
-    if (oracle.happened == oracle.happened_before && sim_current->timed_out_before)
+    if (oracle.happened == oracle.happened_before && sim_current->timed_out_before && !oracle.trims)
         oracle.futile++;
     oracle.happened_before = oracle.happened;
     SIM_CHECK(oracle.futile <= oracle.excuses, "G5: the worker woke %u times for nothing",

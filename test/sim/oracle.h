@@ -53,6 +53,7 @@ struct oracle {
     bool advance_waits, visit_is_late; /* one has slept, since one got in; before a visit's call */
     uint8_t left;                      /* threads that a task has ended while they advanced */
     unsigned trimming;                 /* `begun` when the last trim had begun */
+    unsigned trims;                    /* that are on */
     unsigned runs;                     /* of the crowd's and all others' tasks, ever */
     unsigned running;                  /* tasks and hooks */
     unsigned accepted;

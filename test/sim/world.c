@@ -1020,7 +1020,9 @@ static void trim(void)
 {
     call_begins(NULL, "trims, not", true);
     oracle.trimming = oracle.calls == 1 ? oracle.begun : 0;
+    oracle.trims++;
     pool_trim();
+    oracle.trims--;
     call_ends(NULL);
 }
 

@@ -996,14 +996,20 @@ WHEEL_TEST(next, beside_a_worker_after_a_peak)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
-/* Its slot is where the next look begins; it tells nothing when it is empty, or another's. */
+/*
+ * Its slot is where the next look begins; it tells nothing when it is empty, or another's. The
+ * worker, who would empty it, is in a task meanwhile.
+ */
 WHEEL_TEST(next, beside_a_worker_with_one_left)
 {
     hwt_timer *timer = timer_of_kind(wheel);
     hwt_timeout *handle[2000], *last;
+    gate busy = {0};
     uint64_t held;
 
     cr_assert_not_null(timer);
+    cr_assert_eq(hwt_new_timeout(timer, gate_task, &busy, 0, NULL), 0);
+    cr_assert(wait_count(&busy.entered, 1));
     for (unsigned round = 0; round < 3; round++) {
         schedule_for_an_hour(timer, handle, COUNT_OF(handle));
         schedule_for_an_hour(timer, &last, 1);
@@ -1014,6 +1020,7 @@ WHEEL_TEST(next, beside_a_worker_with_one_left)
         cancel_all(&last, 1);
         cr_assert_eq(hwt_timer_next_deadline(timer), UINT64_MAX);
     }
+    gate_open(&busy);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
