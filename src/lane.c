@@ -296,16 +296,14 @@ struct lane_tally lane_count(const struct lane *lane)
     };
 }
 
-bool lane_holds_any(const struct lane *lane, const lane_slot **held)
+const lane_slot *lane_first_pending(const struct lane *lane)
 {
     const struct segment *segment = lane->first;
+    const lane_slot *found;
 
-    *held = NULL;
-    if (ck_pr_load_ptr(&lane->spill.head) != NULL)
-        return true;
     do {
-        *held = segment_first_held(segment);
+        found = segment_first_pending(segment);
         segment = segment_next(segment);
-    } while (!*held && segment != lane->first);
-    return *held != NULL;
+    } while (!found && segment != lane->first);
+    return found;
 }

@@ -378,9 +378,9 @@ struct lane_tally {
 };
 struct lane_tally lane_count(const struct lane *lane);
 /*
- * Does it hold a timeout that the worker has not met? Looks as far as the first one, whose slot is
- * *held then; NULL: it has been spilled.
+ * The slot of the first timeout in it that is pending; NULL: there is none, but for what has been
+ * spilled.
  */
-bool lane_holds_any(const struct lane *lane, const lane_slot **held);
+const lane_slot *lane_first_pending(const struct lane *lane);
 
 #endif

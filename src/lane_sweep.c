@@ -294,7 +294,7 @@ bool lane_sweep_all(struct lane *lane, bool ended, lane_take *take, void *contex
             else
                 sweep_group(segment, group, DEADLINE_NEVER, take, context);
         }
-        if (segment_first_held(segment)) /* somebody is about to empty his slot (C6, C20) */
+        if (segment_holds_any(segment)) /* somebody is about to empty his slot (C6, C20) */
             quiet = false;
         segment = segment_next(segment);
     } while (segment != lane->first);

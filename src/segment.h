@@ -337,7 +337,14 @@ void segment_carry(struct segment *segment, uint32_t parts, uint64_t more);
  */
 bool segment_carry_part(const lane_slot *full);
 void segment_count(const struct segment *segment, struct segment_tally *sum);
-/* The first slot that holds any; NULL: none does. */
-const lane_slot *segment_first_held(const struct segment *segment);
+/* Does any slot hold one? */
+bool segment_holds_any(const struct segment *segment);
+/*
+ * Does the slot hold one that has not ended? What is cancelled, and still there, is left to its
+ * notice (C20). Any thread: the block may be free by now, but is never unmapped.
+ */
+bool segment_slot_is_pending(const lane_slot *slot);
+/* The first one that does; NULL: none. */
+const lane_slot *segment_first_pending(const struct segment *segment);
 
 #endif

@@ -135,12 +135,30 @@ void segment_count(const struct segment *segment, struct segment_tally *sum)
     sum->taken += tally.taken;
 }
 
-const lane_slot *segment_first_held(const struct segment *segment)
+bool segment_holds_any(const struct segment *segment)
 {
     uint64_t used = (uint64_t)load_acquire(&segment->groups_used) * GROUP_SLOTS;
 
     for (uint64_t i = 0; i < used; i++) {
         if (slot_is_held(load_acquire(&segment->slot[i]))) /* pairs with lane_withdraw, for stop */
+            return true;
+    }
+    return false;
+}
+
+bool segment_slot_is_pending(const lane_slot *slot)
+{
+    uint64_t held = load_acquire(slot);
+
+    return slot_is_held(held) && !timeout_has_ended(packed_timeout(held));
+}
+
+const lane_slot *segment_first_pending(const struct segment *segment)
+{
+    uint64_t used = (uint64_t)load_acquire(&segment->groups_used) * GROUP_SLOTS;
+
+    for (uint64_t i = 0; i < used; i++) {
+        if (segment_slot_is_pending(&segment->slot[i]))
             return &segment->slot[i];
     }
     return NULL;

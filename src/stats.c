@@ -129,30 +129,31 @@ static uint64_t count_ended(const hwt_timer *timer)
 }
 
 /* First where there was one the last time: it may be the only one in a million slots. */
-static bool lanes_hold_any(hwt_timer *timer)
+static bool any_in_a_slot(hwt_timer *timer)
 {
-    const lane_slot *held = load_acquire(&timer->run_count.held);
+    const lane_slot *found = load_acquire(&timer->run_count.held);
     const struct lane *lane;
 
-    if (held && slot_is_held(load_acquire(held)))
+    if (found && segment_slot_is_pending(found))
         return true;
     for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
-        if (lane_holds_any(lane, &held)) {
-            store_release(&timer->run_count.held, held);
+        found = lane_first_pending(lane);
+        if (found) {
+            store_release(&timer->run_count.held, found);
             return true;
         }
     }
     return false;
 }
 
-/* What lies in a lane is pending. What the worker has met is if fewer have ended. */
+/* What lies in a lane; or what the worker has met, if fewer have ended. Else all are counted. */
 bool stats_any_pending(hwt_timer *timer)
 {
     hwt_stats stats;
 
     if (timer->max_pending)
         return quota_used(timer) > 0;
-    if (count_ended(timer) < load_relaxed(&timer->run_count.met) || lanes_hold_any(timer))
+    if (count_ended(timer) < load_relaxed(&timer->run_count.met) || any_in_a_slot(timer))
         return true;
     hwt_stats_init(&stats);
     store_relaxed(&timer->run_count.met, count_ledger(timer, &stats));

@@ -1021,7 +1021,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
 
         collect(true);
         reclaim_all();
-        if (mutant != CANCELLED_NOT_AWAITED && lane_holds_any())
+        if (mutant != CANCELLED_NOT_AWAITED && segment_holds_any())
             return false;
         return mutant == SLOTS_GONE_ROUND_ONCE ||
                (!before && (mutant == GUESTS_READ_BEFORE || load_seq(guests) == 0));
@@ -1037,7 +1037,7 @@ struct ends : rl::test_suite<ends, WORKER + 1>, model_timeout {
     }
 
     /* A canceller is about to empty its slot. */
-    bool lane_holds_any()
+    bool segment_holds_any()
     {
         for (unsigned i = 0; i < LANE_SLOTS; i++) {
             if (is_ours(load_acquire(slot[i]))) {

@@ -23,7 +23,7 @@ extern char __start_hwt_data[] __attribute__((weak)), __stop_hwt_data[] __attrib
 extern char __start_hwt_bss[] __attribute__((weak)), __stop_hwt_bss[] __attribute__((weak));
 /* The text of depot.c, pool*.c, slab*.c, who alone may touch the words of blocks that are free. */
 extern char __start_hwt_pool[], __stop_hwt_pool[];
-/* Those of lane_sweep, bucket_look and wheel: they may read the word of what has left its slot. */
+/* That of those who may read the word of what has left its slot (sim.mk). */
 extern char __start_hwt_peek[], __stop_hwt_peek[];
 /* That of poison.c, which looks at whatever there is. */
 extern char __start_hwt_debug[], __stop_hwt_debug[];

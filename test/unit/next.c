@@ -1024,6 +1024,37 @@ WHEEL_TEST(next, beside_a_worker_with_one_left)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/*
+ * Cancelled while the worker was about to take it: he leaves it in its slot, to the notice (C20),
+ * for which nobody wakes him. It is not pending any more.
+ */
+WHEEL_TEST(next, beside_a_worker_with_a_notice_owed)
+{
+    hwt_timer *timer = timer_of_kind(wheel);
+    hwt_timeout *timeout[2];
+    gate busy = {0};
+
+    cr_assert_not_null(timer);
+    cr_assert_eq(hwt_new_timeout(timer, gate_task, &busy, 0, NULL), 0);
+    cr_assert(wait_count(&busy.entered, 1));
+    schedule_for_an_hour(timer, timeout, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        lane_slot *slot = lane_slot_of_where(load_seq(&timeout[i]->where));
+        uint64_t held = load_seq(slot);
+
+        store_seq(slot, slot_being_taken(slot_emptied(held), 0));
+        cr_assert(hwt_timeout_cancel(timeout[i]));
+        store_seq(slot, held);
+        cr_assert_eq(hwt_timer_next_deadline(timer) == UINT64_MAX, i == 1);
+        cr_assert_eq(hwt_timer_pending(timer), 1 - i);
+    }
+    gate_open(&busy);
+    cr_assert_eq(hwt_timer_drain(timer, HWT_SEC(60), NULL), 0);
+    for (unsigned i = 0; i < 2; i++)
+        hwt_timeout_unref(timeout[i]);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
 /* Met, withdrawn before that, cancelled after: nothing is pending when as many have ended. */
 WHEEL_TEST(next, beside_a_worker_as_long_as_any_is_pending)
 {
