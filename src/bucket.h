@@ -313,8 +313,12 @@ bool bucket_has_any(struct bucket *bucket, struct chunk_store *store);
  * other is touched.
  */
 struct sighting bucket_scan(struct bucket *bucket, uint64_t key);
-/* Only among those with that key: the first that reaches the bound, or the earliest of them. */
-struct sighting bucket_find(struct bucket *bucket, uint64_t key);
+/*
+ * Only among those with that key: the first that reaches the bound, or the earliest of them. Chunks
+ * of which all were withdrawn are given back on the way (B1). Adds the slots that it went through.
+ */
+struct sighting bucket_find(struct bucket *bucket, struct chunk_store *store, uint64_t key,
+                            size_t *walked);
 /* So many of the earliest, or all, by deadline. How many. */
 unsigned bucket_lowest(struct bucket *bucket, struct sighting *seen, unsigned most);
 /* Shows the words of all that it holds. */

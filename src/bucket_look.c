@@ -84,15 +84,19 @@ static void scan_slot(struct sighting *best, _Atomic uint64_t *slot, uint64_t pa
         *best = (struct sighting){slot, packed, deadline};
 }
 
-/* Touches only those with this key. */
-static void scan_for_key(struct sighting *best, _Atomic uint64_t *slot, unsigned count,
+/* Touches only those with this key. False: there are only holes. */
+static bool scan_for_key(struct sighting *best, _Atomic uint64_t *slot, unsigned count,
                          uint64_t key, uint64_t bound)
 {
+    uint64_t any = 0;
+
     for (unsigned i = 0; i < count && best->deadline > bound; i++) {
         uint64_t packed = load_acquire(&slot[i]);
         if (packed_key_from(packed, key) == 0 && packed)
             scan_slot(best, &slot[i], packed);
+        any |= packed;
     }
+    return any != 0;
 }
 
 static void scan_slots(struct sighting *best, _Atomic uint64_t *slot, unsigned count,
@@ -116,22 +120,20 @@ static struct sighting scan_few(struct bucket *bucket)
     return best;
 }
 
-static void find_in_chunks(struct bucket *bucket, struct sighting *best, uint64_t key)
-{
-    uint64_t bound = bucket->earliest;
-    struct chunk *chunk;
-
-    scan_for_key(best, bucket->slot, BUCKET_INLINE, key, bound);
-    for (chunk = bucket_first_chunk(bucket); chunk && best->deadline > bound;
-         chunk = bucket_next_chunk(bucket, chunk))
-        scan_for_key(best, chunk->slot, ring_used(&chunk->ring), key, bound);
-}
-
-struct sighting bucket_find(struct bucket *bucket, uint64_t key)
+struct sighting bucket_find(struct bucket *bucket, struct chunk_store *store, uint64_t key,
+                            size_t *walked)
 {
     struct sighting best = {NULL, 0, UINT64_MAX};
+    uint64_t bound = bucket->earliest;
+    struct chunk *chunk, *next;
 
-    find_in_chunks(bucket, &best, key);
+    scan_for_key(&best, bucket->slot, BUCKET_INLINE, key, bound);
+    for (chunk = bucket_first_chunk(bucket); chunk && best.deadline > bound; chunk = next) {
+        next = bucket_next_chunk(bucket, chunk);
+        *walked += ring_used(&chunk->ring);
+        if (!scan_for_key(&best, chunk->slot, ring_used(&chunk->ring), key, bound))
+            chunk_unlink(store, chunk);
+    }
     return best;
 }
 
@@ -143,7 +145,10 @@ struct sighting bucket_scan(struct bucket *bucket, uint64_t key)
 
     if (!bucket_has_chunks(bucket))
         return scan_few(bucket);
-    find_in_chunks(bucket, &best, key);
+    scan_for_key(&best, bucket->slot, BUCKET_INLINE, key, bound);
+    for (chunk = bucket_first_chunk(bucket); chunk && best.deadline > bound;
+         chunk = bucket_next_chunk(bucket, chunk))
+        scan_for_key(&best, chunk->slot, ring_used(&chunk->ring), key, bound);
     scan_slots(&best, bucket->slot, BUCKET_INLINE, bound);
     for (chunk = bucket_first_chunk(bucket); chunk && best.deadline > bound;
          chunk = bucket_next_chunk(bucket, chunk))

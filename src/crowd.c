@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "crowd.h"
 
+#define WALKS 8 /* through as many as a bucket has, until all are noted */
+
 void crowd_correct(struct crowd *crowd, _Atomic uint64_t *slot, uint64_t packed)
 {
     for (unsigned i = crowd->first; i < crowd->count; i++) {
@@ -70,17 +72,36 @@ static void note_all(struct crowd *crowd, struct bucket *bucket)
     crowd->beyond = crowd->count > 0 ? crowd->noted[crowd->count - 1].deadline : 0;
 }
 
-struct sighting crowd_first(struct crowd *crowd, struct bucket *bucket, uint64_t key)
+/*
+ * One is enough when many have the deadline of the one before, and are found soon. But if it was
+ * filed last, again and again, all would be gone through each time: then they are noted.
+ */
+static void look_for_first(struct crowd *crowd, struct bucket *bucket, struct chunk_store *store,
+                           uint64_t key)
+{
+    struct sighting found = {NULL, 0, UINT64_MAX};
+
+    if (crowd->walked <= (size_t)WALKS * bucket_at_most(bucket))
+        found = bucket_find(bucket, store, key, &crowd->walked);
+    if (found.slot && found.deadline == bucket->earliest) {
+        note_one(crowd, found);
+        return;
+    }
+    note_all(crowd, bucket);
+    crowd->walked = 0;
+}
+
+struct sighting crowd_first(struct crowd *crowd, struct bucket *bucket, struct chunk_store *store,
+                            uint64_t key)
 {
     struct sighting found;
 
-    if (crowd->bucket != bucket || !find_noted(crowd)) {
+    if (crowd->bucket != bucket) {
         crowd->bucket = bucket;
-        found = bucket_find(bucket, key);
-        if (found.deadline == bucket->earliest)
-            note_one(crowd, found);
-        else
-            note_all(crowd, bucket);
+        crowd->walked = 0;
+        look_for_first(crowd, bucket, store, key);
+    } else if (!find_noted(crowd)) {
+        look_for_first(crowd, bucket, store, key);
     }
     found = crowd->first < crowd->count ? crowd->noted[crowd->first]
                                         : (struct sighting){NULL, 0, UINT64_MAX};

@@ -20,6 +20,7 @@
 struct crowd {
     struct bucket *bucket;              /* NULL: none */
     uint64_t beyond;                    /* K1 */
+    size_t walked;                      /* slots, to find one at a time, since all were noted */
     unsigned first, count;              /* of ... */
     struct sighting noted[CROWD_NOTED]; /* ... these, by deadline */
 };
@@ -44,7 +45,8 @@ void crowd_note(struct crowd *crowd, struct sighting filed);
  * Whom the bucket has with its earliest deadline, and that is exact from then on; `key`: that of
  * the bound so far.
  */
-struct sighting crowd_first(struct crowd *crowd, struct bucket *bucket, uint64_t key);
+struct sighting crowd_first(struct crowd *crowd, struct bucket *bucket, struct chunk_store *store,
+                            uint64_t key);
 
 /* Debug builds: K1 and K2. */
 void crowd_check(const struct crowd *crowd);

@@ -315,7 +315,7 @@ struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, ui
     if (!bucket_has_chunks(bucket) || bucket_at_most(bucket) <= WHEEL_SCAN_UP_TO)
         return bucket_scan(bucket, key);
     wheel->store.crowd = &wheel->crowd;
-    found = crowd_first(&wheel->crowd, bucket, key);
+    found = crowd_first(&wheel->crowd, bucket, &wheel->store, key);
     set_notable(wheel);
     return found;
 }

@@ -86,10 +86,17 @@ static unsigned crowds_looked_through;
 __typeof__(bucket_find) __real_bucket_find;
 __typeof__(bucket_find) __wrap_bucket_find;
 
-struct sighting __wrap_bucket_find(struct bucket *bucket, uint64_t key)
+static size_t slots_walked;
+
+struct sighting __wrap_bucket_find(struct bucket *bucket, struct chunk_store *store, uint64_t key,
+                                   size_t *walked)
 {
+    size_t before = *walked;
+    struct sighting found = __real_bucket_find(bucket, store, key, walked);
+
     crowds_looked_through++;
-    return __real_bucket_find(bucket, key);
+    slots_walked += *walked - before;
+    return found;
 }
 
 #define CROWD_AT HWT_SEC(8 * 3600)
@@ -165,6 +172,40 @@ WHEEL_TEST(next, a_crowd_is_looked_through_once)
     }
     cr_assert_leq(crowds_looked_through, 1);
     rig_close(&r);
+}
+
+/*
+ * Many of a bucket, all later: one is armed, asked for and cancelled, always for the same time.
+ * What is asked for after that is of another bucket, a crowd as well.
+ */
+static void arm_again_and_again(size_t later, bool ask_after)
+{
+    const uint64_t lap = 512 * TICK, turns = 20000;
+    hwt_timeout *armed;
+
+    for (size_t i = 0; i < later; i++)
+        submit(HWT_SEC(1) + (1 + i % 1000) * lap);
+    for (size_t i = 0; i < 20; i++)
+        submit(HWT_SEC(1) + 10 * TICK);
+    slots_walked = 0;
+    for (unsigned i = 0; i < turns; i++) {
+        armed = submit_after(HWT_SEC(1));
+        cr_assert_eq(next(), r.clock.now + HWT_SEC(1));
+        cr_assert(hwt_timeout_cancel(armed));
+        hwt_timeout_unref(armed);
+        if (ask_after)
+            cr_assert_eq(next(), r.clock.now + HWT_SEC(1) + 10 * TICK);
+    }
+    cr_assert_leq(slots_walked / turns, ask_after ? later + 150 : 1 + later / 100);
+}
+
+WHEEL_TEST(next, armed_again_and_again_for_the_same_time)
+{
+    for (unsigned i = 0; i < 6; i++) {
+        cr_assert_eq(rig_start(&r, wheel, test_epochs[1]), 0);
+        arm_again_and_again(i % 3 == 0 ? 20 : i % 3 == 1 ? 200 : 5000, i >= 3);
+        rig_close(&r);
+    }
 }
 
 static void take_handle_of_earliest(hwt_timeout *timeout, void *taken)
