@@ -50,7 +50,7 @@ static uint64_t reckon(hwt_timer *timer, bool promised)
 
     earliest = min_u64(earliest, file_later_earliest(timer));
     earliest = min_u64(earliest, run_next_of_current(timer));
-    rearmed = file_rearmed_earliest(timer);
+    rearmed = file_rearmed_earliest(timer, true);
     earliest = min_u64(earliest, rearmed);
     /* afterwards: who had one in his hand meanwhile is a guest, or has put it down again */
     if (unlikely(load_seq(&timer->guests) > 0))

@@ -68,13 +68,16 @@ bool file_more_is_promised(const hwt_timer *timer)
     return false;
 }
 
-/* The lanes once more: who put a timeout into one again, and is no guest any more, has told it. */
+/*
+ * Who has no place in a lane is counted until he is a guest: so that first. The lanes once more:
+ * who put a timeout into one again, and is no guest any more, has told it.
+ */
 void file_raise_bound(hwt_timer *timer, uint64_t deadline)
 {
     struct worker *worker = &timer->worker;
 
     if (deadline > load_relaxed(&worker->next_deadline)) {
-        if (file_more_is_promised(timer))
+        if (load_acquire(&timer->rearmed) > 0 || file_more_is_promised(timer))
             return;
         deadline = min_u64(deadline, lanes_earliest(&timer->lanes));
     }
@@ -206,7 +209,7 @@ static __attribute__((noinline)) void look_for_rearmed(struct worker *w, uint64_
         look_at_rearmed(earliest, load_acquire(&timeout->word));
 }
 
-uint64_t file_look_at_rearmed(hwt_timer *timer)
+uint64_t file_look_at_rearmed(hwt_timer *timer, bool all)
 {
     uint64_t earliest = UINT64_MAX;
     const struct lane *lane;
@@ -219,7 +222,7 @@ uint64_t file_look_at_rearmed(hwt_timer *timer)
                 look_at_rearmed(&earliest, load_acquire(&timeout->word));
         }
     }
-    if (unlikely(load_acquire(&timer->rearmed) > 0))
+    if (unlikely(all && load_acquire(&timer->rearmed) > 0))
         look_for_rearmed(&timer->worker, &earliest);
     return earliest;
 }

@@ -30,11 +30,14 @@ static inline uint64_t file_later_earliest(hwt_timer *timer)
 void file_dispatched(hwt_timer *timer, hwt_timeout *timeout);
 /* Not there after all: adrift, as far as its place is concerned. */
 void file_undispatched(hwt_timer *timer, hwt_timeout *timeout);
-/* The earliest deadline of those that have been re-armed there, and run on; UINT64_MAX: none. */
-uint64_t file_look_at_rearmed(hwt_timer *timer);
-static inline uint64_t file_rearmed_earliest(hwt_timer *timer)
+/*
+ * The earliest deadline of those that have been re-armed there, and run on; UINT64_MAX: none.
+ * `all`: also of those for which there is no place in a lane: that is a look at all that is there.
+ */
+uint64_t file_look_at_rearmed(hwt_timer *timer, bool all);
+static inline uint64_t file_rearmed_earliest(hwt_timer *timer, bool all)
 {
-    return unlikely(timer->execute != NULL) ? file_look_at_rearmed(timer) : UINT64_MAX;
+    return unlikely(timer->execute != NULL) ? file_look_at_rearmed(timer, all) : UINT64_MAX;
 }
 
 /* Its notice or nudge will come. */
@@ -87,7 +90,11 @@ static inline void file_lower_bound(struct worker *worker, uint64_t deadline)
 
 /* A nudge is on its way, or a mover has a timeout in his hand: `next_deadline` speaks for both. */
 bool file_more_is_promised(const hwt_timer *timer);
-/* All that the worker knows is at this or later: the bound goes up, unless more is promised. */
+/*
+ * All that the worker knows is at this or later: the bound goes up, unless more is promised, or
+ * runs are re-armed for which there is no place in a lane: to know those would take a look at all
+ * that is with the executor, before each sleep.
+ */
 void file_raise_bound(hwt_timer *timer, uint64_t deadline);
 /*
  * The same by whoever has looked for promises, and then at the lanes. Both stores pair with the

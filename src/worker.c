@@ -57,7 +57,7 @@ bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
     hwt_assert(!w->look.segment); /* its deadlines would not be covered */
     /* with what the lanes say: some of it was taken from there, and told there again (C15) */
     w->planned = min_u64(met, lanes_earliest(&timer->lanes));
-    file_raise_bound(timer, min_u64(w->planned, file_rearmed_earliest(timer)));
+    file_raise_bound(timer, min_u64(w->planned, file_rearmed_earliest(timer, false)));
     *wake_before = cover(timer, w->planned);
     park_publish(&timer->park, *wake_before);
     if (!is_urgent(timer, *wake_before))

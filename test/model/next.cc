@@ -25,6 +25,7 @@ enum {
     RAISED_BESIDE_GUESTS,
     SIGNED_IN_LATE,
     REARMED_FORGOTTEN,
+    RAISED_BESIDE_REARMED,
     REARMED_SHOWN_LATE,
     REARMED_SHOWN_UNUSED,
     REARMED_HIDDEN_EARLY,
@@ -68,6 +69,7 @@ static const model_case mutants[] = {
     {RAISED_BESIDE_GUESTS, "plan raises the bound while a mover has not queued his nudge"},
     {SIGNED_IN_LATE, "mover signs in after he has won the word"},
     {REARMED_FORGOTTEN, "plan leaves out what has been re-armed and runs on"},
+    {RAISED_BESIDE_REARMED, "... or raises the bound though there is no place for it"},
     {REARMED_SHOWN_LATE, "re-arm shown after its deadline was told"},
     {REARMED_SHOWN_UNUSED, "re-arm shown in a lane that was never used"},
     {REARMED_HIDDEN_EARLY, "re-arm hidden by whoever has not signed in, or queued its notice"},
@@ -112,6 +114,7 @@ enum corner {
     SAID_EXACTLY,
     LEFT_ADRIFT,
     KEPT_FOR_PROMISES,
+    KEPT_FOR_REARMED,
     FOUND_REARMED,
     LEFT,
     PUT_FROM_WHEEL,
@@ -745,7 +748,7 @@ struct next : rl::test_suite<next, THREADS> {
 
     /* ---- worker.c, filing.c ---- */
 
-    bool any_rearmed()
+    bool any_rearmed(bool all)
     {
         for (unsigned i = 0; i < LANES; i++) {
             if (is_used(i) && load_acquire(shown[i])) {
@@ -753,14 +756,14 @@ struct next : rl::test_suite<next, THREADS> {
                 return true;
             }
         }
-        return load_acquire(rearmed) > 0 && dispatched;
+        return all && load_acquire(rearmed) > 0 && dispatched;
     }
 
-    unsigned rearmed_earliest()
+    unsigned rearmed_earliest(bool all)
     {
         unsigned seen;
 
-        if (mutant == REARMED_FORGOTTEN || !any_rearmed())
+        if (mutant == REARMED_FORGOTTEN || !any_rearmed(all))
             return never;
         seen = load_acquire(word[1]);
         if (seen % 4 != REARMED && seen % 4 != NUDGED)
@@ -811,6 +814,10 @@ struct next : rl::test_suite<next, THREADS> {
     {
         unsigned bound = load_relaxed(next_deadline);
 
+        if (deadline > bound && mutant != RAISED_BESIDE_REARMED && load_acquire(rearmed) > 0) {
+            model_corner(KEPT_FOR_REARMED);
+            return;
+        }
         if (deadline > bound && more_is_promised()) {
             model_corner(KEPT_FOR_PROMISES);
             return;
@@ -835,7 +842,7 @@ struct next : rl::test_suite<next, THREADS> {
         unsigned deadline = wheel_next();
 
         deadline = least(deadline, lanes_earliest());
-        raise_bound(least(deadline, rearmed_earliest()));
+        raise_bound(least(deadline, rearmed_earliest(false)));
     }
 
     void work()
@@ -895,11 +902,11 @@ struct next : rl::test_suite<next, THREADS> {
         bool promised = load_seq(guests) > 0;
 
         if (mutant == REARMED_SEEN_FIRST)
-            said = rearmed_earliest();
+            said = rearmed_earliest(true);
         if (takes)
             intake(never - 1, never - 1);
         if (mutant != REARMED_SEEN_FIRST)
-            said = rearmed_earliest();
+            said = rearmed_earliest(true);
         shown_to = said;
         if (mutant != WHEEL_SEEN_LAST)
             said = least(said, wheel_next());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* LDFLAGS: -Wl,--wrap=bucket_find */
+/* LDFLAGS: -Wl,--wrap=bucket_find,--wrap=bucket_look_through */
 /*
  * hwt_timer_next_deadline: exact where it can be, never later than what a call that returned has
  * established, UINT64_MAX only when nothing is pending; and hwt_timer_advance beside it. What it
@@ -848,6 +848,76 @@ WHEEL_TEST(next, many_rearmed_on_an_executor)
     cr_assert_eq(next(), r.clock.now + HWT_SEC(100 - DEEP + 2));
     cr_assert_eq(hwt_timer_stop(r.timer, NULL), 0);
     rig_close(&r);
+}
+
+static atomic_uint times_looked_through;
+static atomic_uint handed_to_queue;
+
+void __real_bucket_look_through(struct bucket *bucket, bucket_look *look, void *context);
+void __wrap_bucket_look_through(struct bucket *bucket, bucket_look *look, void *context);
+
+void __wrap_bucket_look_through(struct bucket *bucket, bucket_look *look, void *context)
+{
+    atomic_fetch_add(&times_looked_through, 1);
+    __real_bucket_look_through(bucket, look, context);
+}
+
+static int take_from_worker(void *executor, void (*run)(void *job), void *job)
+{
+    unsigned at = atomic_load(&handed_to_queue);
+
+    (void)executor;
+    run_handed_over = run;
+    if (at < DEEP)
+        queued[at] = job;
+    atomic_fetch_add(&handed_to_queue, 1);
+    return 0;
+}
+
+static void await_handed_over(unsigned count)
+{
+    while (atomic_load(&handed_to_queue) < count)
+        sleep_ms(1);
+}
+
+/* All are on and re-armed at the end: the worker wakes up and plans again and again. */
+static void rearm_beside_a_worker(hwt_timeout *timeout, void *arg)
+{
+    hwt_timer *timer = arg;
+
+    cr_assert(hwt_timeout_reschedule(timeout, HWT_SEC(1000)));
+    if (++depth < DEEP) {
+        run_handed_over(queued[depth]);
+        return;
+    }
+    cr_assert_gt(load_relaxed(&timer->rearmed), 0);
+    atomic_store(&times_looked_through, 0);
+    for (unsigned i = 0; i < 10; i++) {
+        cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_MSEC(2), NULL), 0);
+        await_handed_over(DEEP + i + 1);
+        cr_assert_leq(hwt_timer_next_deadline(timer), hwt_timeout_deadline(timeout));
+    }
+    cr_assert_eq(atomic_load(&times_looked_through), 0);
+}
+
+/* What is with the executor may be very much: no plan looks through it. */
+WHEEL_TEST(next, many_rearmed_beside_a_worker)
+{
+    hwt_config config;
+    hwt_timer *timer;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    config.execute = take_from_worker;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    depth = 0;
+    for (unsigned i = 0; i < DEEP; i++)
+        cr_assert_eq(hwt_new_timeout(timer, rearm_beside_a_worker, timer, 0, NULL), 0);
+    await_handed_over(DEEP);
+    run_handed_over(queued[0]);
+    cr_assert_eq(load_relaxed(&timer->rearmed), 0);
+    cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
 static atomic_bool looking;
