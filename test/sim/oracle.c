@@ -238,6 +238,12 @@ void call_ends(struct life *life)
         sim_end_child();
 }
 
+void oracle_know_block(struct life *life, hwt_timeout *block)
+{
+    life->timeout = block;
+    life->since = ++oracle.blocks;
+}
+
 /* A word that is surely there: somebody holds a reference, or it is known to be pending. */
 static bool word_of(const struct life *life, uint64_t *word)
 {
@@ -462,23 +468,30 @@ static void check_period(const struct life *life, uint64_t deadline)
               deadline);
 }
 
+/* The last one who had this block; NULL: nobody is known to have had it. */
+static const struct life *last_with(const hwt_timeout *block)
+{
+    const struct life *last = NULL;
+
+    for (unsigned i = 0; i < oracle.lives; i++) {
+        const struct life *life = &oracle.life[i];
+        if (life->timeout == block && (!last || life->since > last->since))
+            last = life;
+    }
+    return last;
+}
+
 /* G6: what was cancelled before the last two hands began has been met, and is in no lane. */
 static void check_notices(void)
 {
     for (unsigned i = 0; i <= oracle.timer->lanes.count; i++) {
         const ck_stack_entry_t *link = oracle.timer->lanes.room[i].notices.head;
         for (; link; link = link->next) {
-            const hwt_timeout *timeout = container_of(link, const hwt_timeout, link);
-            for (unsigned j = oracle.lives; j-- > 0;) { /* the last one who had this block */
-                const struct life *life = &oracle.life[j];
-                if (life->timeout != timeout)
-                    continue;
-                SIM_CHECK(!life->wins || !life->runs_before_win || life->in_flight ||
-                              oracle.runs - life->runs_before_win < 2 * HAND + 1,
-                          "G6: timeout %u was cancelled %u runs ago, and is not met", j,
-                          oracle.runs - life->runs_before_win);
-                break;
-            }
+            const struct life *life = last_with(container_of(link, const hwt_timeout, link));
+            SIM_CHECK(!life || !life->wins || !life->runs_before_win || life->in_flight ||
+                          oracle.runs - life->runs_before_win < 2 * HAND + 1,
+                      "G6: timeout %u was cancelled %u runs ago, and is not met", number_of(life),
+                      oracle.runs - life->runs_before_win);
         }
     }
 }

@@ -19,6 +19,7 @@ struct life {
     hwt_period_mode mode;
     unsigned submitter;               /* thread and 1, while it submits */
     uint8_t held;                     /* threads that hold a reference */
+    unsigned since;                   /* of all, when its block was known to be its own */
     unsigned calls, moves, in_flight; /* `moves` are calls, too */
     bool known; /* its deadline is what the last call made it: between these two */
     uint64_t deadline, latest;
@@ -54,6 +55,7 @@ struct oracle {
     uint8_t left;                      /* threads that a task has ended while they advanced */
     unsigned trimming;                 /* `begun` when the last trim had begun */
     unsigned trims;                    /* that are on */
+    unsigned blocks;                   /* known to be of a timeout, so often */
     unsigned runs;                     /* of the crowd's and all others' tasks, ever */
     unsigned running;                  /* tasks and hooks */
     unsigned accepted;
@@ -89,6 +91,8 @@ struct life *oracle_life(uint8_t conduct);
 /* Around a call: what is on, and that it must not wait (G7). */
 void call_begins(struct life *life, const char *what, bool may_wait);
 void call_ends(struct life *life);
+/* This is its block from now on, as it turns out. */
+void oracle_know_block(struct life *life, hwt_timeout *block);
 
 /* A call that has returned made this its deadline; so many calls and runs had begun with it. */
 void oracle_established(struct life *life, uint64_t deadline, uint64_t latest, unsigned calls,

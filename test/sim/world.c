@@ -107,7 +107,7 @@ static struct life *schedule(uint8_t conduct, uint64_t delay, bool handle, bool 
         result = hwt_new_timeout(oracle.timer, task, life, delay, handle ? &timeout : NULL);
     }
     if (timeout) {
-        life->timeout = timeout;
+        oracle_know_block(life, timeout);
         life->held |= (uint8_t)(1u << sim_current->index);
     }
     call_ends(life);
@@ -299,7 +299,7 @@ static uint64_t shown_goes_to; /* by a visitor, after so long */
 static void move_shown(struct life *life, hwt_timeout *timeout)
 {
     if (!life->held)
-        life->timeout = timeout;
+        oracle_know_block(life, timeout);
     if (life->order & 1)
         hwt_timeout_ref(timeout);
     move(life, shown_goes_to, false);
@@ -329,7 +329,7 @@ static void visitor(hwt_timeout *timeout, void *caller)
         move_shown(life, timeout);
     } else if (!life->held) {
         look_at_pending();
-        life->timeout = hwt_timeout_ref(timeout);
+        oracle_know_block(life, hwt_timeout_ref(timeout));
         life->held = (uint8_t)(1u << (uintptr_t)caller);
     }
 }
@@ -561,7 +561,7 @@ static void take_handle(struct life *life, hwt_timeout *timeout)
     if (life->held || life->submitter)
         return;
     look_at_pending();
-    life->timeout = hwt_timeout_ref(timeout);
+    oracle_know_block(life, hwt_timeout_ref(timeout));
     life->held = 1;
 }
 
