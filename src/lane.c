@@ -292,7 +292,7 @@ struct lane_tally lane_count(const struct lane *lane)
     return (struct lane_tally){
         .scheduled = sum.emptied + sum.held + spilled,
         .withdrawn = sum.emptied - sum.taken,
-        .met = sum.taken + spilled,
+        .met = sum.taken - sum.leaving + spilled,
     };
 }
 

@@ -324,6 +324,7 @@ bool segment_give_back(struct survey *survey, unsigned most);
 /* ---- counting: any thread ---- */
 struct segment_tally {
     uint64_t emptied, held, taken;
+    uint64_t leaving; /* of the taken ones: they may yet be left where they are (C20) */
 };
 
 /*

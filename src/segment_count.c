@@ -84,8 +84,9 @@ HOT bool count_group_once(const struct segment *segment, uint32_t group, bool ca
         uint64_t slot = load_acquire(&segment->slot[group * GROUP_SLOTS + i]);
         tally->emptied += carried && slot_is_closed(slot) ? 0 : slot_count(slot);
         tally->held += slot_is_held(slot) && !(slot & SLOT_MET);
-        tally->taken += slot_is_beyond(slot, taken);
+        tally->leaving += slot_is_beyond(slot, taken);
     }
+    tally->taken += tally->leaving;
     return load_acquire(&segment->taken[group]) == taken;
 }
 
@@ -114,6 +115,7 @@ static void count_groups(const struct segment *segment, uint64_t carrying,
         sum->emptied += tally.emptied;
         sum->held += tally.held;
         sum->taken += tally.taken;
+        sum->leaving += tally.leaving;
     }
 }
 
@@ -125,7 +127,7 @@ void segment_count(const struct segment *segment, struct segment_tally *sum)
     for (unsigned tries = 0; tries < COUNT_TRIES; tries++) {
         uint64_t carrying = load_acquire(&segment->carrying);
         tally.emptied = load_acquire(&segment->carried[carry_place(carrying)]);
-        tally.held = tally.taken = 0;
+        tally.held = tally.taken = tally.leaving = 0;
         count_groups(segment, carrying, &tally);
         if (load_acquire(&segment->carrying) == carrying)
             break;
@@ -133,6 +135,7 @@ void segment_count(const struct segment *segment, struct segment_tally *sum)
     sum->emptied += tally.emptied;
     sum->held += tally.held;
     sum->taken += tally.taken;
+    sum->leaving += tally.leaving;
 }
 
 bool segment_holds_any(const struct segment *segment)

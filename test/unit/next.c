@@ -1135,6 +1135,15 @@ WHEEL_TEST(next, beside_a_worker_with_one_left)
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
+/* As if the worker were between taking it out and counting that. What was there. */
+static uint64_t mark_as_being_taken(lane_slot *slot)
+{
+    uint64_t held = load_seq(slot), taken = segment_of(slot)->taken[segment_group_of(slot)];
+
+    store_seq(slot, slot_being_taken(slot_emptied(held), taken));
+    return held;
+}
+
 /*
  * Cancelled while the worker was about to take it: he leaves it in its slot, to the notice (C20),
  * for which nobody wakes him. It is not pending any more.
@@ -1151,9 +1160,8 @@ WHEEL_TEST(next, beside_a_worker_with_a_notice_owed)
     schedule_for_an_hour(timer, timeout, 2);
     for (unsigned i = 0; i < 2; i++) {
         lane_slot *slot = lane_slot_of_where(load_seq(&timeout[i]->where));
-        uint64_t held = load_seq(slot);
+        uint64_t held = mark_as_being_taken(slot);
 
-        store_seq(slot, slot_being_taken(slot_emptied(held), 0));
         cr_assert(hwt_timeout_cancel(timeout[i]));
         store_seq(slot, held);
         cr_assert_eq(hwt_timer_next_deadline(timer) == UINT64_MAX, i == 1);
@@ -1163,6 +1171,33 @@ WHEEL_TEST(next, beside_a_worker_with_a_notice_owed)
     cr_assert_eq(hwt_timer_drain(timer, HWT_SEC(60), NULL), 0);
     for (unsigned i = 0; i < 2; i++)
         hwt_timeout_unref(timeout[i]);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+}
+
+/*
+ * Counted while the worker was about to take it; but it had been cancelled before that, and he left
+ * it to its canceller (C20). So it has not been met.
+ */
+WHEEL_TEST(next, beside_a_worker_who_leaves_one)
+{
+    hwt_timer *timer = timer_of_kind(wheel);
+    hwt_timeout *timeout;
+    gate busy = {0};
+    lane_slot *slot;
+    uint64_t held;
+
+    cr_assert_not_null(timer);
+    cr_assert_eq(hwt_new_timeout(timer, gate_task, &busy, 0, NULL), 0);
+    cr_assert(wait_count(&busy.entered, 1));
+    schedule_for_an_hour(timer, &timeout, 1);
+    slot = lane_slot_of_where(load_seq(&timeout->where));
+    held = mark_as_being_taken(slot);
+    cr_assert_leq(hwt_timer_next_deadline(timer), hwt_timeout_deadline(timeout));
+    store_seq(slot, held);
+    cancel_all(&timeout, 1);
+    cr_assert_eq(hwt_timer_pending(timer), 0);
+    cr_assert_eq(hwt_timer_next_deadline(timer), UINT64_MAX);
+    gate_open(&busy);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
