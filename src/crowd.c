@@ -97,12 +97,11 @@ struct sighting crowd_first(struct crowd *crowd, struct bucket *bucket, struct c
     struct sighting found;
 
     if (crowd->bucket != bucket) {
+        crowd_forget(crowd);
         crowd->bucket = bucket;
-        crowd->walked = 0;
-        look_for_first(crowd, bucket, store, key);
-    } else if (!find_noted(crowd)) {
-        look_for_first(crowd, bucket, store, key);
     }
+    if (!find_noted(crowd))
+        look_for_first(crowd, bucket, store, key);
     found = crowd->first < crowd->count ? crowd->noted[crowd->first]
                                         : (struct sighting){NULL, 0, UINT64_MAX};
     bucket->earliest = found.deadline;

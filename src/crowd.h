@@ -29,6 +29,7 @@ static inline void crowd_forget(struct crowd *crowd)
 {
     crowd->bucket = NULL;
     crowd->first = crowd->count = 0;
+    crowd->walked = 0;
 }
 
 void crowd_correct(struct crowd *crowd, _Atomic uint64_t *slot, uint64_t packed);

@@ -69,7 +69,8 @@ bool file_more_is_promised(const hwt_timer *timer)
 }
 
 /*
- * Who has no place in a lane is counted until he is a guest: so that first. The lanes once more:
+ * Who has no place in a lane is counted until he is a guest: so that first, and it pairs with
+ * hide_rearmed (run_job.c), who has signed in before he counts himself out. The lanes once more:
  * who put a timeout into one again, and is no guest any more, has told it.
  */
 void file_raise_bound(hwt_timer *timer, uint64_t deadline)

@@ -151,7 +151,7 @@ bool segment_holds_any(const struct segment *segment)
 
 bool segment_slot_is_pending(const lane_slot *slot)
 {
-    uint64_t held = load_acquire(slot);
+    uint64_t held = load_acquire(slot); /* pairs with who fills it: the word is there */
 
     return slot_is_held(held) && !timeout_has_ended(packed_timeout(held));
 }

@@ -10,11 +10,12 @@ SIM_O    := $(patsubst %.c,$(O)/%.o,$(wildcard test/sim/*.c))
 # base.c prints and aborts; the simulator has its own way to fail.
 SIM_LIB  := $(filter-out $(O)/src/base.o,$(LIB_O))
 SIM_POOL := $(patsubst %,$(O)/sim/%.o,depot pool pool_home slab slab_map slab_take)
-SIM_TEXT := $(SIM_POOL) $(patsubst %,$(O)/sim/%.o,segment_count lane_sweep bucket_look crowd wheel answer poison pass)
+SIM_PEEK := $(patsubst %,$(O)/sim/%.o,segment_count lane_sweep bucket_look crowd wheel answer)
+SIM_TEXT := $(SIM_POOL) $(SIM_PEEK) $(O)/sim/poison.o $(O)/sim/pass.o
 
 ifeq ($(KIND),sim)
 $(SIM_POOL): sections := --rename-section .text=hwt_pool
-$(O)/sim/segment_count.o $(O)/sim/lane_sweep.o $(O)/sim/bucket_look.o $(O)/sim/crowd.o $(O)/sim/wheel.o $(O)/sim/answer.o: sections := --rename-section .text=hwt_peek
+$(SIM_PEEK): sections := --rename-section .text=hwt_peek
 $(O)/sim/poison.o: sections := --rename-section .text=hwt_debug
 $(O)/sim/pass.o: sections := --redefine-sym wheel_check_on=sim_wheel_check
 $(SIM_TEXT): $(O)/sim/%.o: $(O)/src/%.o
