@@ -301,10 +301,10 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
  * Since 1.1, for a worker-driven timer: refuses submissions from now on, ends what is periodic,
  * after the run that is on, waits up to max_ns for all else to end, and then stops: what has not
  * ended by then, and what is periodic, is handed back as by hwt_timer_stop, or its hook called.
- * What is pending runs meanwhile, and may be cancelled, moved, and re-armed by its task. Once, at
- * the beginning, what is due waits for a look at all that is pending: some 70 ms for each million.
- * What is never due holds it up for all of max_ns: cancel it first. As the JDK's shutdown and
- * awaitTermination.
+ * What is pending runs meanwhile, and may be cancelled, moved, and re-armed by its task. If the
+ * timer ever had anything periodic, what is due then waits once, for a look at all that is pending:
+ * some 40 ms for each million. What is never due holds it up for all of max_ns: cancel it first. As
+ * the JDK's shutdown and awaitTermination.
  *
  * 0 and the errors of hwt_timer_stop; -EINVAL on a caller-driven timer. From its start
  * hwt_timer_is_stopped is true. A stop or destroy by another thread cuts it short, and is the one

@@ -292,7 +292,6 @@ void file_reclaim_periodic(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
 
-    w->reclaiming = RECLAIM_PERIODIC; /* and what comes later */
     file_visit(timer, reclaim_periodic, timer);
     for (hwt_timeout *timeout = w->reclaimed; timeout; timeout = timeout_next_linked(timeout)) {
         if (timeout->place != PLACE_NOTICED)

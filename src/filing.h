@@ -76,7 +76,7 @@ void file_visit(hwt_timer *timer, bucket_see *see, void *context);
 /* However `see` was left. */
 void file_end_visit(hwt_timer *timer);
 
-/* Drain: all periodic ones go into the list, now or when they are filed. Once. */
+/* Drain: all periodic ones that the worker holds go into the list. Once: others are not filed. */
 void file_reclaim_periodic(hwt_timer *timer);
 /* Stop: all that the worker holds goes into the list, or adrift until its notice comes. */
 void file_reclaim_all(hwt_timer *timer);

@@ -143,6 +143,7 @@ static void init_shell(hwt_timer *timer)
     store_relaxed(&timer->asked, 0);
     store_relaxed(&timer->untidy, 0);
     store_relaxed(&timer->still, 0);
+    store_relaxed(&timer->periodic, 0);
     timer->visits = NULL;
     timer->drains = 0;
     park_init(&timer->park, 0);

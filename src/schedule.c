@@ -301,8 +301,10 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     store_relaxed(&extra->users, handle ? 2 : 1);
     store_relaxed(&extra->keepers, 1);
     timeout->flags |= FLAG_EXTENDED | (extra->release ? FLAG_RELEASE : 0);
-    if (spec->period_ns)
+    if (spec->period_ns) {
         timeout->flags |= FLAG_PERIODIC;
+        timer_tell_periodic(timer);
+    }
     return submit(timer, timeout, deadline, handle);
 }
 
@@ -357,6 +359,8 @@ static int renew(hwt_timer *timer, hwt_timeout *ended, uint64_t deadline, hwt_ti
         timeout = make(timer, ended->task, arg, deadline, true);
     if (timeout) {
         timeout->flags |= kind;
+        if (kind & FLAG_PERIODIC)
+            timer_tell_periodic(timer);
         result = submit(timer, timeout, deadline, handle);
     } else {
         if (arg && kind & FLAG_EXTENDED)

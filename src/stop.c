@@ -260,6 +260,12 @@ static void end_drain(void *drained)
     pthread_mutex_unlock(&timer->mutex);
 }
 
+/* What has come to a lane may be periodic, and is to end at once. */
+static bool something_has_come(const hwt_timer *timer)
+{
+    return timer_has_periodic(timer) && lanes_told(&timer->lanes, false) < UINT64_MAX;
+}
+
 /* Not while the worker has yet to come to it: a task is on, and he looks himself after that. */
 static void look_for_end(hwt_timer *timer, uint64_t *next)
 {
@@ -267,8 +273,7 @@ static void look_for_end(hwt_timer *timer, uint64_t *next)
 
     if (load_relaxed(&timer->asked) & ASKED_DRAIN)
         return;
-    if (lanes_told(&timer->lanes, false) < UINT64_MAX ||
-        (began >= *next && !stats_any_pending(timer)))
+    if (something_has_come(timer) || (began >= *next && !stats_any_pending(timer)))
         timer_ask(timer, ASKED_DRAIN);
     took = timer_now(timer) - began;
     *next = max_u64(*next, began + min_u64(LOOK_SHARES * took, LOOK_LATEST));

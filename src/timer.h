@@ -180,11 +180,12 @@ struct hwt_timer {
     bool introduced;         /* the worker's own: worker_start has returned */
     _Atomic uint32_t driver; /* enum driver; futex word */
     struct answer answer;
-    _Atomic uint64_t guests;  /* handle calls that stop must wait for (handle.c): two halves */
-    _Atomic uint32_t half;    /* where who comes now signs in; turned by who visits (visit.c) */
-    _Atomic uint32_t still;   /* who moves a timeout earlier shall not take it out (visit.c) */
-    _Atomic uint32_t rearmed; /* re-armed runs for which there is no place in a lane (run.c) */
-    hwt_timer *next_shell;    /* under the registry's lock */
+    _Atomic uint64_t guests;   /* handle calls that stop must wait for (handle.c): two halves */
+    _Atomic uint32_t half;     /* where who comes now signs in; turned by who visits (visit.c) */
+    _Atomic uint32_t still;    /* who moves a timeout earlier shall not take it out (visit.c) */
+    _Atomic uint32_t rearmed;  /* re-armed runs for which there is no place in a lane (run.c) */
+    _Atomic uint32_t periodic; /* 1: something periodic was submitted, or will be (C18) */
+    hwt_timer *next_shell;     /* under the registry's lock */
     bool forsaken;          /* in a forked child: destroyed by one of its callbacks (lifecycle.c) */
     _Atomic uint32_t lives; /* by create: how many timers this shell has been (run_frames.c) */
 };
@@ -245,6 +246,18 @@ static inline void timer_ask(hwt_timer *timer, enum asked what)
 {
     or_seq(&timer->asked, what);
     park_wake(&timer->park);
+}
+
+/* Before something periodic is submitted: whoever takes that out of its slot sees this (C18). */
+static inline void timer_tell_periodic(hwt_timer *timer)
+{
+    if (!load_relaxed(&timer->periodic))
+        store_relaxed(&timer->periodic, 1);
+}
+
+static inline bool timer_has_periodic(const hwt_timer *timer)
+{
+    return load_relaxed(&timer->periodic);
 }
 
 /* This thread acts as the worker from now on. */

@@ -204,6 +204,23 @@ static bool has_all_ended(hwt_timer *timer)
 }
 
 /*
+ * Ends what is periodic, now or when it is filed. To find it takes a look at all that is pending,
+ * while nothing runs: so only if there has been any. Of what the worker has met that is known; what
+ * is accepted at this moment, and not told yet, is found soon (look_for_end).
+ */
+static void end_periodic(hwt_timer *timer)
+{
+    struct worker *w = &timer->worker;
+    bool any = timer_has_periodic(timer);
+
+    if (any)
+        intake(timer, DEADLINE_NEVER);
+    if (any && w->reclaiming == RECLAIM_NONE)
+        file_reclaim_periodic(timer);
+    w->reclaiming = RECLAIM_PERIODIC;
+}
+
+/*
  * Asked whether all has ended; nothing runs here just now. The lanes are closed: what has been
  * accepted is in them, or is known, so all is looked through once more. What comes later is taken
  * back by who has submitted it, and nobody else may take it out: so this is the worker's end (C18).
@@ -212,9 +229,7 @@ static void attend_drain(hwt_timer *timer, bool closed)
 {
     struct worker *w = &timer->worker;
 
-    intake(timer, DEADLINE_NEVER); /* what was accepted just before it was closed, too */
-    if (w->reclaiming == RECLAIM_NONE)
-        file_reclaim_periodic(timer);
+    end_periodic(timer);
     if (!closed || !has_all_ended(timer) || !intake_all(timer) || !has_all_ended(timer))
         return;
     pthread_mutex_lock(&timer->mutex);

@@ -14,7 +14,8 @@
  *
  * And drain (C18), in runs of their own: the lanes are closed, the worker goes on until nothing is
  * pending any more, looks through all of them and looks once more, and then stop comes, which
- * leaves what is submitted still to its submitter. Nothing is handed back then.
+ * leaves what is submitted still to its submitter. Nothing is handed back then. And when the
+ * worker has met one that is periodic he knows that there is one.
  */
 #include "model.h"
 
@@ -53,6 +54,7 @@ enum {
     DRAIN_LOOKS_ONCE,
     DRAINED_GOES_ON,
     LATE_TAKEN_BY_STOP,
+    PERIODIC_TOLD_LATE,
 };
 
 static const model_case mutants[] = {
@@ -93,6 +95,7 @@ static const model_case drain_mutants[] = {
     {DRAIN_LOOKS_ONCE, "... or does not ask again what is pending"},
     {DRAINED_GOES_ON, "worker goes on when he has said that all has ended"},
     {LATE_TAKEN_BY_STOP, "stop takes out what was submitted when a drain had ended"},
+    {PERIODIC_TOLD_LATE, "that something is periodic is told when it has been submitted"},
 };
 
 enum corner {
@@ -142,6 +145,7 @@ enum place { UNMET, FILED, ADRIFT };
 struct block {
     rl::atomic<unsigned> word, refs, withdrawn, where, met;
     rl::var<unsigned> life, spilled, link, place, noticed; /* two links, as in timeout.h */
+    rl::var<unsigned> periodic;
     unsigned submission; /* for the books */
 };
 
@@ -155,7 +159,7 @@ template <bool Drains> struct stop : rl::test_suite<stop<Drains>, THREADS> {
     rl::atomic<unsigned> closed, spilling, spill, notices;
     rl::var<unsigned> lanes;
     /* the timer */
-    rl::atomic<unsigned> phase, guests, asked;
+    rl::atomic<unsigned> phase, guests, asked, periodic;
     rl::mutex driving;
     /* the worker's own */
     bool reclaiming, ended_all;
@@ -172,7 +176,7 @@ template <bool Drains> struct stop : rl::test_suite<stop<Drains>, THREADS> {
         for (auto &s : slot)
             store_relaxed(s, 0u);
         for (auto *a : {&free_block, &fresh[0], &fresh[1], &groups_used[0], &groups_used[1], &next,
-                        &closed, &spilling, &spill, &notices, &phase, &guests, &asked})
+                        &closed, &spilling, &spill, &notices, &phase, &guests, &asked, &periodic})
             store_relaxed(*a, 0u);
         for (block &b : blocks)
             store_relaxed(b.met, 0u);
@@ -630,7 +634,7 @@ template <bool Drains> struct stop : rl::test_suite<stop<Drains>, THREADS> {
 
     void submit(unsigned submission)
     {
-        bool handle = rl::rand(2);
+        bool handle = rl::rand(2), repeats = rl::rand(2);
         unsigned b;
 
         if (load_acquire(phase)) {
@@ -638,10 +642,15 @@ template <bool Drains> struct stop : rl::test_suite<stop<Drains>, THREADS> {
             return;
         }
         b = take_block(submission, handle);
+        blocks[b].periodic($) = repeats;
+        if (repeats && mutant != PERIODIC_TOLD_LATE)
+            store_relaxed(periodic, 1u);
         if (!lane_submit(b)) {
             free_it(b);
             return;
         }
+        if (repeats && mutant == PERIODIC_TOLD_LATE)
+            store_relaxed(periodic, 1u);
         accepted[submission] = 1;
         if (!handle)
             return;
@@ -693,6 +702,7 @@ template <bool Drains> struct stop : rl::test_suite<stop<Drains>, THREADS> {
     void meet(unsigned b)
     {
         touch(b);
+        RL_ASSERT(!blocks[b].periodic($) || load_relaxed(periodic));
         set_met(b, 1);
         if (blocks[b].noticed($)) {
             model_corner(NOTICE_BEFORE_SPILL);

@@ -247,6 +247,44 @@ static void ends_empty(struct drainer *d)
     cr_assert_eq(d->list.count, 0);
 }
 
+/*
+ * With nothing periodic there is nothing to look for: what is far stays where it is, and can still
+ * be withdrawn.
+ */
+WHEEL_TEST(drain, looks_for_what_is_periodic_only_if_there_is_any)
+{
+    for (size_t periodic = 0; periodic < 2; periodic++) {
+        hwt_timer *timer = open_timer(wheel);
+        hwt_timeout *far[1000], *back;
+        atomic_uint runs = 0;
+        struct drainer d;
+        hwt_spec spec;
+
+        for (size_t i = 0; i < COUNT_OF(far); i++)
+            cr_assert_eq(hwt_new_timeout(timer, count_task, &runs, HWT_SEC(3600), &far[i]), 0);
+        hwt_spec_init(&spec);
+        spec.task = count_task;
+        spec.arg = &runs;
+        spec.delay_ns = spec.period_ns = HWT_SEC(3600);
+        if (periodic)
+            cr_assert_eq(hwt_schedule(timer, &spec, NULL), 0);
+        start_drain(&d, timer);
+        while (timer->worker.reclaiming == RECLAIM_NONE) /* the worker has yet to come to it */
+            sleep_ms(1);
+        for (size_t i = 0; i < COUNT_OF(far); i++) {
+            cr_assert(hwt_timeout_cancel(far[i]));
+            hwt_timeout_unref(far[i]);
+        }
+        cr_assert_eq(pthread_join(d.thread, NULL), 0);
+        cr_assert_eq(d.result, 0);
+        cr_assert_eq(d.list.count, periodic);
+        while ((back = hwt_unprocessed_take(&d.list)) != NULL)
+            hwt_timeout_unref(back);
+        cr_assert_eq(stats_of(timer).withdrawn, periodic ? 0 : COUNT_OF(far));
+        close_timer(timer);
+    }
+}
+
 /* ---- beside an executor ---- */
 
 /* Its run ends at the executor while the worker sleeps, and is to be followed by one far away. */
