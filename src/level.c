@@ -25,6 +25,14 @@ uint64_t level_seek_occupied(struct level *level, uint64_t current)
     return slot;
 }
 
+void level_visit(const struct level *level, bucket_see *see, void *context, struct sighting *shown)
+{
+    const struct bitmap *occupied = &level->occupied;
+
+    for (size_t i = bitmap_next(occupied, 0); i != BITMAP_NONE; i = bitmap_next(occupied, i + 1))
+        bucket_visit(&level->slot[i], see, context, shown);
+}
+
 size_t level_size(unsigned bits)
 {
     size_t ring = (size_t)2 << bits;

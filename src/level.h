@@ -73,6 +73,8 @@ static inline bool level_is_marked(const struct level *level, uint64_t slot)
  * none does.
  */
 uint64_t level_seek_occupied(struct level *level, uint64_t current);
+/* Shows all that it holds, as bucket_visit does. */
+void level_visit(const struct level *level, bucket_see *see, void *context, struct sighting *shown);
 static inline uint64_t level_first_occupied(struct level *level, uint64_t current)
 {
     uint64_t first = level->first;

@@ -260,8 +260,10 @@ static void show_all(struct wheel *wheel, bucket_see *see, void *context)
 {
     struct hashed *w = hashed(wheel);
 
-    for (uint32_t slot = 0; slot < w->slots; slot++)
-        bucket_visit(&w->slot[slot], see, context, &wheel->shown);
+    for (uint32_t slot = 0; slot < w->slots; slot++) {
+        if (w->tree[w->slots + slot] != 0)
+            bucket_visit(&w->slot[slot], see, context, &wheel->shown);
+    }
 }
 
 static size_t check(struct wheel *wheel, size_t *at, size_t most)

@@ -222,10 +222,8 @@ static void show_all(struct wheel *wheel, bucket_see *see, void *context)
     struct hierarchical *w = hierarchical(wheel);
 
     hierarchical_leave_ladder(w);
-    for (struct level *level = w->level; level < levels_end(w); level++) {
-        for (size_t i = 0; i <= level->mask; i++)
-            bucket_visit(&level->slot[i], see, context, &wheel->shown);
-    }
+    for (struct level *level = w->level; level < levels_end(w); level++)
+        level_visit(level, see, context, &wheel->shown);
 }
 
 static size_t check_slot(const struct hierarchical *w, const struct level *level, uint64_t here,
