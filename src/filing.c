@@ -9,19 +9,35 @@
 
 /* ---- stop ---- */
 
-/* Hand it back, unless somebody else ended it, or a nudge for it is on its way. */
-static void reclaim(hwt_timer *timer, hwt_timeout *timeout)
+/* It has been ended by stop or drain: into the list of those that go back. */
+static void enlist(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
 
-    if (!timeout_reclaim(timeout)) {
-        file_adrift(timer, timeout);
-        return;
-    }
     quota_give(timer);
     bump_release(&w->count.unprocessed, 1);
     timeout->link.next = w->reclaimed ? &w->reclaimed->link : NULL;
     w->reclaimed = timeout;
+}
+
+/* It is nowhere any more, so its `where` can lead ahead: to who comes out of the list later. */
+static void lead_ahead(struct worker *w, hwt_timeout *timeout)
+{
+    uint64_t turn = load_relaxed(&w->count.unprocessed) % RECLAIM_AHEAD;
+
+    timeout_set_where(timeout, w->ahead[turn], PLACE_ADRIFT);
+    w->ahead[turn] = timeout;
+}
+
+/* Hand it back, unless somebody else ended it, or a nudge for it is on its way. */
+static void reclaim(hwt_timer *timer, hwt_timeout *timeout)
+{
+    if (!timeout_reclaim(timeout)) {
+        file_adrift(timer, timeout);
+        return;
+    }
+    enlist(timer, timeout);
+    lead_ahead(&timer->worker, timeout);
 }
 
 static void reclaim_or_bury(hwt_timer *timer, hwt_timeout *timeout)
@@ -35,7 +51,8 @@ static void reclaim_or_bury(hwt_timer *timer, hwt_timeout *timeout)
 void file_reclaim_all(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
-    hwt_timeout *timeout;
+    hwt_timeout *timeout, *popped[WHEEL_POP];
+    unsigned count;
 
     while ((timeout = fellows_pop(&w->later)) != NULL)
         reclaim_or_bury(timer, timeout);
@@ -43,8 +60,10 @@ void file_reclaim_all(hwt_timer *timer)
         reclaim(timer, timeout);
     while ((timeout = wheel_pop_beside(w->wheel, &w->dispatched)) != NULL)
         reclaim(timer, timeout);
-    while ((timeout = wheel_pop(w->wheel)) != NULL)
-        reclaim_or_bury(timer, timeout);
+    while ((count = wheel_pop(w->wheel, popped)) > 0) {
+        for (unsigned i = 0; i < count; i++)
+            reclaim_or_bury(timer, popped[i]);
+    }
 }
 
 /* ---- the bound that others read ---- */
@@ -277,15 +296,11 @@ static void reclaim_periodic(void *context, const hwt_timeout *shown)
 {
     hwt_timeout *timeout = (hwt_timeout *)(uintptr_t)shown;
     hwt_timer *timer = context;
-    struct worker *w = &timer->worker;
 
     if (!(timeout->flags & FLAG_PERIODIC) || !timeout_reclaim(timeout))
         return;
     add_relaxed(&timeout->refs, 1);
-    quota_give(timer);
-    bump_release(&w->count.unprocessed, 1);
-    timeout->link.next = w->reclaimed ? &w->reclaimed->link : NULL;
-    w->reclaimed = timeout;
+    enlist(timer, timeout);
 }
 
 void file_reclaim_periodic(hwt_timer *timer)

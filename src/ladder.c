@@ -67,22 +67,16 @@ void ladder_expire(struct ladder *ladder, uint64_t deadline)
     ladder_fetch(ladder, count);
 }
 
-hwt_timeout *ladder_pop(struct ladder *ladder)
+unsigned ladder_pop(struct ladder *ladder, uint64_t *out, unsigned most)
 {
     struct bucket *part;
-    hwt_timeout *timeout;
+    unsigned count = 0;
 
-    if (ladder_has_bottom(ladder)) {
-        timeout = ladder_take(ladder);
-        timeout_set_where(timeout, NULL, PLACE_ADRIFT);
-        return timeout;
-    }
-    while ((part = ladder_any_part(ladder)) != NULL) {
-        timeout = bucket_pop(part, ladder->store);
-        if (timeout)
-            return timeout;
-    }
-    return NULL;
+    while (count < most && ladder_has_bottom(ladder))
+        out[count++] = packed_make(ladder_take(ladder), 0);
+    while (count < most && (part = ladder_any_part(ladder)) != NULL)
+        count += bucket_take(part, ladder->store, out + count, most - count, NULL);
+    return count;
 }
 
 /* ---- the rungs ---- */

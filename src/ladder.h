@@ -137,8 +137,8 @@ static inline hwt_timeout *ladder_take(struct ladder *ladder)
 
 /* All up to `deadline` goes into the agenda. */
 void ladder_expire(struct ladder *ladder, uint64_t deadline);
-/* Any one, of the rungs, too, PLACE_ADRIFT afterwards; NULL: there is none. */
-hwt_timeout *ladder_pop(struct ladder *ladder);
+/* Any, of the rungs, too, as bucket_take hands them out; 0: there is none. */
+unsigned ladder_pop(struct ladder *ladder, uint64_t *out, unsigned most);
 
 /*
  * What is alone, `count` of agenda_sort_from(), as bucket_take hands it out: to the bottom, which

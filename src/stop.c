@@ -342,6 +342,7 @@ hwt_timeout *hwt_unprocessed_take(hwt_unprocessed *unprocessed)
         return NULL;
     first = unprocessed->first;
     unprocessed->first = timeout_next_linked(first);
+    __builtin_prefetch((const void *)(uintptr_t)load_relaxed(&first->where), 1); /* lead_ahead */
     unprocessed->count--;
     return first;
 }

@@ -134,7 +134,8 @@ struct hwt_timeout {
     /*
      * Where it is: set by the producer, then changed by the worker; a canceller looks whether it is
      * still in its lane's slot (lane.h: the lowest bit is set) or in a bucket's (bucket_slot.h: the
-     * second lowest is). Otherwise an address, whose two lowest bits are clear.
+     * second lowest is). Otherwise an address, whose two lowest bits are clear; handed back by
+     * stop, that of who comes out of the list some time later.
      */
     union {
         _Atomic uint64_t where;

@@ -31,6 +31,7 @@ enum phase {
 
 /* What goes back to the caller instead of being filed. */
 enum reclaim { RECLAIM_NONE, RECLAIM_PERIODIC, RECLAIM_ALL };
+#define RECLAIM_AHEAD 8 /* the fetch of what goes back: a list alone waits for each of its lines */
 
 static_assert(CLOCK_LAST == DEADLINE_NEVER - 1, "the clock can reach every deadline but never");
 
@@ -105,9 +106,11 @@ struct worker {
     unsigned pauses;             /* before the next visit, by now */
     uint32_t awaited;            /* halves whose guests came before `still` was set (visit.c) */
     enum reclaim reclaiming;     /* stop or drain hands back instead of filing ... */
-    hwt_timeout *reclaimed;      /* ... into this list, by `link` */
-    bool ended;                  /* drained, and all that was accepted has ended */
-    hwt_task *escaped;           /* the last task that did not return to its pass */
+    hwt_timeout *reclaimed;      /* ... into this list, by `link` ... */
+    /* ... and these came last: the next one's `where` leads to the first of them */
+    hwt_timeout *ahead[RECLAIM_AHEAD];
+    bool ended;        /* drained, and all that was accepted has ended */
+    hwt_task *escaped; /* the last task that did not return to its pass */
     struct worker_counters count;
     _Atomic uint64_t next_deadline; /* see above */
     _Atomic uintptr_t acting;       /* who acts as the worker: for assertions */

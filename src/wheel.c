@@ -379,19 +379,34 @@ bool wheel_has_beside(struct wheel *wheel, struct bucket *bucket)
     return bucket_has_any(bucket, &wheel->store);
 }
 
-hwt_timeout *wheel_pop(struct wheel *wheel)
+/* One that lies in no bucket; NULL: there is none. */
+static hwt_timeout *pop_outside(struct wheel *wheel)
 {
     hwt_timeout *noticed = wheel_take_noticed(wheel);
 
     if (noticed)
         return noticed;
-    wheel->witness.slot = NULL;
     if (agenda_first(&wheel->agenda))
         return agenda_take(&wheel->agenda);
     noticed = wheel_take_noticed(wheel); /* agenda_first may have met the last ones */
     if (noticed)
         return noticed;
-    return pen_is_empty(&wheel->pen) ? wheel->ops->pop(wheel) : pen_pop(&wheel->pen);
+    return pen_is_empty(&wheel->pen) ? NULL : pen_pop(&wheel->pen);
+}
+
+unsigned wheel_pop(struct wheel *wheel, hwt_timeout **out)
+{
+    uint64_t packed[WHEEL_POP];
+    unsigned count;
+
+    wheel->witness.slot = NULL;
+    if ((*out = pop_outside(wheel)) != NULL)
+        return 1;
+    count = wheel->ops->pop(wheel, packed, WHEEL_POP);
+    packed_prefetch(packed, count);
+    for (unsigned i = 0; i < count; i++)
+        out[i] = packed_timeout(packed[i]);
+    return count;
 }
 
 hwt_timeout *wheel_take_on_agenda(struct wheel *wheel)

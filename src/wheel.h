@@ -63,7 +63,8 @@ struct wheel_ops {
     uint64_t (*prepare_at)(struct wheel *wheel);
     /* Does what work there is ahead now, and fetches what the next calls of `expire` will touch. */
     void (*prepare)(struct wheel *wheel);
-    hwt_timeout *(*pop)(struct wheel *wheel);                           /* any one; NULL: empty */
+    /* Takes out any, as bucket_take does; 0: there is none. */
+    unsigned (*pop)(struct wheel *wheel, uint64_t *out, unsigned most);
     void (*visit)(struct wheel *wheel, bucket_see *see, void *context); /* shows each */
     /* Validates slots from *at on, `most` of them, or to the last; counts what is in them. */
     size_t (*check)(struct wheel *wheel, size_t *at, size_t most);
@@ -225,8 +226,12 @@ static inline void wheel_end_show(struct wheel *wheel)
 {
     bucket_end_show(&wheel->shown);
 }
-/* Any one, its place stale, until NULL; those that are noticed are handed back as such. */
-hwt_timeout *wheel_pop(struct wheel *wheel);
+/*
+ * Takes some out, any, their places stale: how many, 0 when there is none left. Those that are
+ * noticed are handed out as such. The lines of several are being fetched.
+ */
+#define WHEEL_POP BUCKET_BATCH
+unsigned wheel_pop(struct wheel *wheel, hwt_timeout **out);
 /* Validator of debug builds and tests: counts the timeouts that are not noticed. */
 size_t wheel_check(struct wheel *wheel);
 #ifdef HWT_DEBUG

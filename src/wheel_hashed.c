@@ -242,18 +242,20 @@ static void prepare(struct wheel *wheel)
         bucket_prefetch_arguments(&w->slot[tree_winner(w)]);
 }
 
-static hwt_timeout *pop(struct wheel *wheel)
+static unsigned pop(struct wheel *wheel, uint64_t *out, unsigned most)
 {
     struct hashed *w = hashed(wheel);
+    unsigned count = 0;
 
-    while (w->tree[1] != 0) {
+    while (count < most && w->tree[1] != 0) {
         uint32_t slot = tree_winner(w);
-        hwt_timeout *timeout = bucket_pop(&w->slot[slot], &wheel->store);
-        if (timeout)
-            return timeout;
-        tree_set(w, slot, 0);
+        unsigned taken =
+            bucket_take(&w->slot[slot], &wheel->store, out + count, most - count, NULL);
+        if (taken == 0)
+            tree_set(w, slot, 0);
+        count += taken;
     }
-    return NULL;
+    return count;
 }
 
 static void show_all(struct wheel *wheel, bucket_see *see, void *context)

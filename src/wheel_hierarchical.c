@@ -202,19 +202,18 @@ static void take_current(struct wheel *wheel)
 
 /* ---- the rest ---- */
 
-static hwt_timeout *pop(struct wheel *wheel)
+static unsigned pop(struct wheel *wheel, uint64_t *out, unsigned most)
 {
     struct hierarchical *w = hierarchical(wheel);
+    unsigned count = 0;
     uint64_t slot;
 
     for (struct level *level = w->level; level < levels_end(w); level++) {
-        while ((slot = first_occupied(w, level)) != UINT64_MAX) {
-            hwt_timeout *timeout = bucket_pop(level_bucket(level, slot), &wheel->store);
-            if (timeout)
-                return timeout;
-        }
+        while (count < most && (slot = first_occupied(w, level)) != UINT64_MAX)
+            count += bucket_take(level_bucket(level, slot), &wheel->store, out + count,
+                                 most - count, NULL);
     }
-    return ladder_pop(&w->ladder);
+    return count > 0 ? count : ladder_pop(&w->ladder, out, most);
 }
 
 static void show_all(struct wheel *wheel, bucket_see *see, void *context)

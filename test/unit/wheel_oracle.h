@@ -322,22 +322,30 @@ static inline void oracle_check_exact(struct oracle *o)
     oracle_check_count(o);
 }
 
+static inline void oracle_see_popped(struct oracle *o, hwt_timeout *timeout)
+{
+    if (timeout->place == PLACE_NOTICED) {
+        o->noticed--;
+        o->spare[o->spares++] = timeout;
+        return;
+    }
+    cr_assert_not(bucket_holds(timeout));
+    timeout->place = PLACE_ADRIFT; /* for what follows here: the wheel leaves it stale */
+    oracle_forget(o, timeout);
+}
+
 /* Empties the wheel as stop does. */
 static inline void oracle_drain(struct oracle *o)
 {
-    hwt_timeout *timeout;
+    hwt_timeout *popped[WHEEL_POP];
+    unsigned count;
 
     while (o->nudges)
         oracle_take_nudge(o);
-    while ((timeout = wheel_pop(o->wheel)) != NULL) {
-        if (timeout->place == PLACE_NOTICED) {
-            o->noticed--;
-            o->spare[o->spares++] = timeout;
-            continue;
-        }
-        cr_assert_not(bucket_holds(timeout));
-        timeout->place = PLACE_ADRIFT; /* for what follows here: the wheel leaves it stale */
-        oracle_forget(o, timeout);
+    while ((count = wheel_pop(o->wheel, popped)) > 0) {
+        cr_assert_leq(count, WHEEL_POP);
+        for (unsigned i = 0; i < count; i++)
+            oracle_see_popped(o, popped[i]);
     }
     cr_assert_eq(o->count, 0, "lost (G2)");
     cr_assert_eq(o->noticed, 0, "lost (G2)");
