@@ -200,7 +200,7 @@ static bool has_all_ended(hwt_timer *timer)
 
     if (wheel_has_beside(w->wheel, &w->dispatched) || w->shelf)
         return false;
-    return hwt_timer_pending(timer) == 0;
+    return !stats_any_pending(timer);
 }
 
 /*

@@ -385,6 +385,43 @@ WHEEL_TEST(drain, looks_the_more_seldom_the_longer_it_takes)
     close_timer(timer);
 }
 
+static unsigned lanes_made(const hwt_timer *timer)
+{
+    unsigned made = 0;
+
+    for (unsigned i = 0; lanes_next_made(&timer->lanes, &i);)
+        made++;
+    return made;
+}
+
+/* Each may have brought something periodic into a lane; that something is pending is known. */
+WHEEL_TEST(drain, moves_meanwhile_do_not_make_it_count)
+{
+    hwt_timer *timer = open_timer(wheel);
+    hwt_timeout *moved = NULL;
+    struct drainer d;
+    hwt_spec spec;
+
+    hwt_spec_init(&spec);
+    spec.task = noop_task;
+    spec.delay_ns = spec.period_ns = HWT_SEC(7200);
+    cr_assert_eq(hwt_schedule(timer, &spec, NULL), 0);
+    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(7200), NULL), 0);
+    cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(7200), &moved), 0);
+    start_drain(&d, timer);
+    while (timer->worker.reclaiming == RECLAIM_NONE)
+        sleep_ms(1);
+    for (int i = 0; i < 50; i++) {
+        cr_assert(hwt_timeout_reschedule(moved, HWT_SEC(3600 - i)));
+        sleep_ms(4); /* who drains looks twice meanwhile */
+    }
+    cr_assert_leq(counts, 2 * 2 * lanes_made(timer), "%u", counts); /* once he, once the worker */
+    cr_assert_eq(hwt_timer_stop(timer, NULL), 0);
+    cr_assert_eq(pthread_join(d.thread, NULL), 0);
+    hwt_timeout_unref(moved);
+    close_timer(timer);
+}
+
 typedef struct straggler {
     hwt_timer *timer;
     uint64_t delay, period;
