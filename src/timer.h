@@ -81,8 +81,8 @@ struct house {
  *   wake_before    (park.h) a deadline below is not covered by the planned wake-up
  *   paid_until     each wake-up takes its time, up to here (worker.c): behind `now`, they are few
  *   slack          (park.h) a wake-up so much later than `wake_before` is in time: a tick but 1 ns,
- *                  so that all of a tick costs one; with HWT_DRIVE_CALLER 0 while they are few,
- *                  then a tick, or a quarter of a millisecond if that is less
+ *                  so that all of a tick costs one, but while they are few; with HWT_DRIVE_CALLER 0
+ *                  while they are, then a tick, or a quarter of a millisecond if that is less
  */
 struct worker {
     struct wheel *wheel;

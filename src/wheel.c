@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPARSE        BUCKET_INLINE /* timeouts in a slot that is worth splitting */
-#define RESERVE_SPARE 64            /* chunks for what is on its way between buckets */
+/* A slot with so many timeouts is worth splitting, and one with one in so long: but not with more. */
+#define SPARSE        BUCKET_INLINE
+#define SPARSE_NS     UINT64_C(1000000)
+#define SPARSE_MOST   256
+#define RESERVE_SPARE 64 /* chunks for what is on its way between buckets */
 
 /* A third kind is a file, and a line here. */
 extern HIDDEN const struct wheel_ops wheel_hierarchical, wheel_hashed;
@@ -42,6 +45,7 @@ int wheel_create(struct wheel **wheel, hwt_wheel_kind kind, uint64_t tick_ns, ui
         return -ENOMEM;
     w->ops = kinds[kind];
     w->tick_ns = tick_ns;
+    w->sparse = (uint32_t)max_u64(SPARSE, min_u64(tick_ns / SPARSE_NS, SPARSE_MOST));
     w->reciprocal = (uint64_t)(((unsigned __int128)1 << 64) / tick_ns);
     w->current = now / tick_ns;
     w->covered = w->current ? wheel_tick_time(w, w->current - 1) : 0;
@@ -244,7 +248,7 @@ static bool expire_tick(struct wheel *wheel, uint64_t limit)
 /* So does what is due at the tick that is on. */
 static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
 {
-    bool wanted = wheel->ops->has_current(wheel, now, exact ? UINT32_MAX : SPARSE);
+    bool wanted = wheel->ops->has_current(wheel, now, exact ? UINT32_MAX : wheel->sparse);
 
     if (unlikely(!pen_is_empty(&wheel->pen)))
         wanted = wanted || (exact && pen_earliest(&wheel->pen) <= now);
@@ -286,7 +290,8 @@ hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
 {
     /* the pen waits for the end of the tick, whatever else is due */
-    return likely(pen_is_empty(&wheel->pen)) && wheel->ops->is_sparse(wheel, earliest, SPARSE);
+    return likely(pen_is_empty(&wheel->pen)) &&
+           wheel->ops->is_sparse(wheel, earliest, wheel->sparse);
 }
 
 /* ---- what comes next ---- */

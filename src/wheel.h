@@ -73,6 +73,7 @@ struct wheel_ops {
 struct wheel {
     /* never changes */
     const struct wheel_ops *ops;
+    uint32_t sparse; /* never changes: a tick with no more may run before it is over */
     uint64_t tick_ns;
     uint64_t reciprocal; /* 2^64 / tick_ns, rounded down */
 

@@ -12,7 +12,8 @@
 #include "platform.h"
 #include "wheel.h"
 
-#define MOST_BITS 17 /* of the number of its slots: 11 MB, since empty ones count too (G6) */
+#define COUNT_UP_TO 64 /* of all rounds, how many are of this one */
+#define MOST_BITS   17 /* of the number of its slots: 11 MB, since empty ones count too (G6) */
 
 struct hashed {
     struct wheel wheel;
@@ -198,6 +199,30 @@ static uint64_t earliest(struct wheel *wheel, struct sighting *who)
     return UINT64_MAX;
 }
 
+struct due {
+    uint64_t until;
+    uint32_t count;
+};
+
+static void count_due(void *due, uint64_t word)
+{
+    struct due *d = due;
+
+    d->count += word_deadline(word) <= d->until;
+}
+
+/* Up to then, it holds so many at most. What comes later is not counted where that takes long. */
+static bool holds_at_most(struct bucket *bucket, uint64_t until, uint32_t most)
+{
+    struct due due = {until, 0};
+    size_t all = bucket_at_most(bucket);
+
+    if (all <= most || all > COUNT_UP_TO)
+        return all <= most;
+    bucket_look_through(bucket, count_due, &due);
+    return due.count <= most;
+}
+
 /*
  * Not that of the tick: what was moved lies where it was filed. Nor the one that the tree names
  * while its bound is that of one that was moved or removed: behind it may be one that is due, and
@@ -206,11 +231,13 @@ static uint64_t earliest(struct wheel *wheel, struct sighting *who)
 static bool has_current(struct wheel *wheel, uint64_t now, uint32_t most)
 {
     struct hashed *w = hashed(wheel);
-    const struct bucket *bucket;
+    struct bucket *bucket;
 
     earliest(wheel, NULL);
     bucket = &w->slot[tree_winner(w)];
-    return !bucket_is_empty(bucket) && bucket->earliest <= now && bucket_at_most(bucket) <= most;
+    return !bucket_is_empty(bucket) && bucket->earliest <= now &&
+           (most == UINT32_MAX ||
+            holds_at_most(bucket, wheel_tick_time(wheel, wheel->current), most));
 }
 
 static void take_current(struct wheel *wheel)
@@ -223,9 +250,10 @@ static void take_current(struct wheel *wheel)
 static bool is_sparse(const struct wheel *wheel, uint64_t deadline, uint32_t most)
 {
     const struct hashed *w = container_of(wheel, const struct hashed, wheel);
+    uint64_t tick = max_u64(wheel_tick_of(wheel, deadline), wheel->current);
 
-    (void)deadline;
-    return !w->tree[1] || bucket_at_most(&w->slot[tree_winner(w)]) <= most;
+    return !w->tree[1] ||
+           holds_at_most(&w->slot[tree_winner(w)], wheel_tick_time(wheel, tick), most);
 }
 
 static uint64_t prepare_at(struct wheel *wheel)

@@ -35,37 +35,6 @@ static bool is_urgent(const hwt_timer *timer, uint64_t wake_before)
     return false;
 }
 
-/* A deadline below this is not covered by a wake-up for `next`: what is due at the same tick is. */
-static uint64_t cover(const hwt_timer *timer, uint64_t next)
-{
-    const struct wheel *wheel = timer->worker.wheel;
-
-    if (next >= DEADLINE_NEVER)
-        return DEADLINE_NEVER;
-    if (timer->park.slack && timer->drive == HWT_DRIVE_WORKER)
-        next = max_u64(wheel_tick_time(wheel, wheel_tick_of(wheel, next)), timer->park.slack + 1) -
-               timer->park.slack;
-    return max_u64(next, 1);
-}
-
-bool worker_plan(hwt_timer *timer, uint64_t *wake_before)
-{
-    struct worker *w = &timer->worker;
-    uint64_t met = min_u64(wheel_next_call(w->wheel), file_later_earliest(timer));
-
-    timer_check_acting(timer);
-    hwt_assert(!w->look.segment); /* its deadlines would not be covered */
-    /* with what the lanes say: some of it was taken from there, and told there again (C15) */
-    w->planned = min_u64(met, lanes_earliest(&timer->lanes));
-    file_raise_bound(timer, min_u64(w->planned, file_rearmed_earliest(timer, false)));
-    *wake_before = cover(timer, w->planned);
-    park_publish(&timer->park, *wake_before);
-    if (!is_urgent(timer, *wake_before))
-        return true;
-    park_leave(&timer->park);
-    return false;
-}
-
 static uint64_t wake_price(const hwt_timer *timer)
 {
     uint64_t price = timer->drive == HWT_DRIVE_CALLER ? LOOP_WAKE_NS : WAKE_NS;
@@ -86,6 +55,60 @@ static void pay_wake(hwt_timer *timer, uint64_t now)
 
     w->paid_until = max_u64(w->paid_until, now > saved ? now - saved : 0) + price;
     w->paid_until = min_u64(w->paid_until, now + saved);
+}
+
+/* ---- the plan ---- */
+
+/*
+ * How much later than what it is for a worker's wake-up is in time. Until the end of the tick, so
+ * that all that is due at it costs one; but while they are few, none for what has its slot almost
+ * to itself: nobody else is delayed by that.
+ */
+static uint64_t workers_slack(const hwt_timer *timer, uint64_t next, uint64_t now)
+{
+    const struct worker *w = &timer->worker;
+
+    if (next < DEADLINE_NEVER && next > w->passed && wakes_are_few(timer, now) &&
+        wheel_is_sparse(w->wheel, next))
+        return 0;
+    return timer->park.slack;
+}
+
+/* A deadline below this is not covered by a wake-up for `next`. */
+static uint64_t cover(const hwt_timer *timer, uint64_t next, uint64_t slack)
+{
+    const struct wheel *wheel = timer->worker.wheel;
+
+    if (next >= DEADLINE_NEVER)
+        return DEADLINE_NEVER;
+    if (slack)
+        next = max_u64(wheel_tick_time(wheel, wheel_tick_of(wheel, next)), slack + 1) - slack;
+    return max_u64(next, 1);
+}
+
+/*
+ * Publishes the next wake-up, which is in time until `until`; false: something has come up, do not
+ * sleep.
+ */
+static bool worker_plan(hwt_timer *timer, uint64_t now, uint64_t *wake_before, uint64_t *until)
+{
+    struct worker *w = &timer->worker;
+    uint64_t met = min_u64(wheel_next_call(w->wheel), file_later_earliest(timer)), slack = 0;
+
+    timer_check_acting(timer);
+    hwt_assert(!w->look.segment); /* its deadlines would not be covered */
+    /* with what the lanes say: some of it was taken from there, and told there again (C15) */
+    w->planned = min_u64(met, lanes_earliest(&timer->lanes));
+    file_raise_bound(timer, min_u64(w->planned, file_rearmed_earliest(timer, false)));
+    if (timer->drive == HWT_DRIVE_WORKER)
+        slack = workers_slack(timer, w->planned, now);
+    *wake_before = cover(timer, w->planned, slack);
+    *until = *wake_before + slack;
+    park_publish(&timer->park, *wake_before);
+    if (!is_urgent(timer, *wake_before))
+        return true;
+    park_leave(&timer->park);
+    return false;
 }
 
 void worker_was_woken(hwt_timer *timer)
@@ -112,11 +135,11 @@ static uint64_t callers_slack(const hwt_timer *timer, uint64_t now)
 static void plan_fd(hwt_timer *timer)
 {
     struct park *park = &timer->park;
-    uint64_t wake_before, until, at;
+    uint64_t now = timer_now(timer), wake_before, until, at;
 
-    park->slack = callers_slack(timer, timer_now(timer));
+    park->slack = callers_slack(timer, now);
     foresee(timer, park->slack);
-    if (timer->worker.look.segment || !worker_plan(timer, &wake_before)) {
+    if (timer->worker.look.segment || !worker_plan(timer, now, &wake_before, &until)) {
         park_at_once(park);
         return;
     }
@@ -157,21 +180,6 @@ void worker_stop_driving(void *driven)
 
 /* ---- a worker's ---- */
 
-/*
- * The end of the tick, so that all that is due at it costs one wake-up; but while they are few, at
- * the very deadline of what has a slot almost to itself: nobody else is delayed by that.
- */
-static uint64_t wake_up_time(const hwt_timer *timer, uint64_t wake_before, uint64_t now)
-{
-    const struct worker *w = &timer->worker;
-    uint64_t next = w->planned;
-
-    if (next < DEADLINE_NEVER && next > w->passed && wakes_are_few(timer, now) &&
-        wheel_is_sparse(w->wheel, next))
-        return next;
-    return wake_before + timer->park.slack;
-}
-
 static void sleep_until_due(hwt_timer *timer)
 {
     uint64_t wake_before, until, now;
@@ -181,9 +189,8 @@ static void sleep_until_due(hwt_timer *timer)
     house_look(timer, now);
     if (park_has_fd(&timer->park))
         foresee(timer, wakes_are_few(timer, now) ? 0 : timer->park.slack);
-    if (!worker_plan(timer, &wake_before))
+    if (!worker_plan(timer, now, &wake_before, &until))
         return;
-    until = wake_up_time(timer, wake_before, now);
     until = min_u64(min_u64(until, ahead_time(timer, until)), house_time(timer));
     if (until > now) {
         pay_wake(timer, now);

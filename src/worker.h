@@ -10,8 +10,6 @@
 #include "driver.h"
 
 void *worker_main(void *timer);
-/* Publishes the next wake-up; false: something has come up, do not sleep. */
-bool worker_plan(hwt_timer *timer, uint64_t *wake_before);
 /* Who drives for a descriptor: that was a wake-up, since something was due. */
 void worker_was_woken(hwt_timer *timer);
 /* Who drives, and no more: the descriptor, if there is one, is set to what comes next. */

@@ -262,7 +262,7 @@ static inline size_t oracle_run_due(struct oracle *o, bool exact)
         ran++;
     }
     if (!exact && !o->crowded)
-        cr_assert_leq(parted, BUCKET_INLINE, "of a tick that is not over, and not sparse");
+        cr_assert_leq(parted, o->wheel->sparse, "of a tick that is not over, and not sparse");
     wheel_prepare(o->wheel);
     return ran;
 }

@@ -476,6 +476,13 @@ static void put_stamp(hwt_timeout *timeout, void *arg)
     atomic_store(&stamp->at, hwt_timer_now(stamp->timer));
 }
 
+static uint64_t await_stamp(struct stamp *stamp)
+{
+    while (atomic_load(&stamp->at) == 0)
+        usleep(1000);
+    return stamp->at;
+}
+
 /* How long after its deadline, which lies a millisecond into the tick after the next. */
 static uint64_t lateness_alone(hwt_timer *timer, uint64_t tick_ns)
 {
@@ -483,14 +490,47 @@ static uint64_t lateness_alone(hwt_timer *timer, uint64_t tick_ns)
     struct stamp stamp = {.timer = timer};
 
     cr_assert_eq(hwt_new_timeout_at(timer, put_stamp, &stamp, deadline, NULL), 0);
-    while (atomic_load(&stamp.at) == 0)
-        usleep(1000);
-    cr_assert_geq(stamp.at, deadline, "G1");
+    cr_assert_geq(await_stamp(&stamp), deadline, "G1");
     return stamp.at - deadline;
 }
 
-/* G4: while wake-ups are few, what is alone in its tick is not held until the tick is over. */
-static void run_alone(hwt_wheel_kind wheel, clockid_t clock)
+/* Of the latest of ten that share a tick. */
+#define SPACING UINT64_C(4000000)
+static uint64_t lateness_of_many(hwt_timer *timer, uint64_t tick_ns)
+{
+    uint64_t first = (hwt_timer_now(timer) / tick_ns + 2) * tick_ns + HWT_MSEC(1), most = 0, late;
+    struct stamp stamp[10];
+
+    for (size_t i = 0; i < COUNT_OF(stamp); i++) {
+        stamp[i] = (struct stamp){.timer = timer};
+        cr_assert_eq(hwt_new_timeout_at(timer, put_stamp, &stamp[i], first + i * SPACING, NULL), 0);
+    }
+    for (size_t i = 0; i < COUNT_OF(stamp); i++) {
+        cr_assert_geq(await_stamp(&stamp[i]), first + i * SPACING, "G1");
+        late = stamp[i].at - first - i * SPACING;
+        most = late > most ? late : most;
+    }
+    return most;
+}
+
+/* What comes when the worker sleeps until the end of the tick that it is in, or nearly. */
+static uint64_t lateness_before_another(hwt_timer *timer, uint64_t tick_ns)
+{
+    uint64_t begin = (hwt_timer_now(timer) / tick_ns + 2) * tick_ns, now;
+    struct stamp stamp = {.timer = timer}, other = {.timer = timer};
+
+    cr_assert_eq(hwt_new_timeout_at(timer, put_stamp, &other, begin + tick_ns - HWT_MSEC(2), NULL),
+                 0);
+    while ((now = hwt_timer_now(timer)) < begin + HWT_MSEC(2))
+        usleep(1000);
+    cr_assert_eq(hwt_new_timeout_at(timer, put_stamp, &stamp, now, NULL), 0);
+    await_stamp(&other);
+    return await_stamp(&stamp) - now;
+}
+
+/* G4: while wake-ups are few, nothing is held until the tick is over. */
+static void run_in_time(hwt_wheel_kind wheel, clockid_t clock,
+                        uint64_t (*lateness)(hwt_timer *timer, uint64_t tick_ns))
 {
     const uint64_t tick = HWT_MSEC(50);
     uint64_t late = UINT64_MAX;
@@ -503,20 +543,32 @@ static void run_alone(hwt_wheel_kind wheel, clockid_t clock)
     config.clock_id = clock;
     cr_assert_eq(hwt_timer_create(&timer, &config), 0);
     for (int i = 0; i < 5 && late > tick / 2; i++) /* this machine may be busy */
-        late = lateness_alone(timer, tick);
+        late = lateness(timer, tick);
     cr_assert_leq(late, tick / 2);
     cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
 WHEEL_TEST(worker, alone_it_runs_at_its_deadline)
 {
-    run_alone(wheel, CLOCK_MONOTONIC);
+    run_in_time(wheel, CLOCK_MONOTONIC, lateness_alone);
+}
+
+WHEEL_TEST(worker, ten_in_a_tick_run_each_at_its_deadline)
+{
+    run_in_time(wheel, CLOCK_MONOTONIC, lateness_of_many);
+}
+
+WHEEL_TEST(worker, an_earlier_one_in_the_same_tick_wakes_it)
+{
+    run_in_time(wheel, CLOCK_MONOTONIC, lateness_before_another);
 }
 
 /* There the worker sleeps on a descriptor, which whoever submits sets. */
-WHEEL_TEST(worker, alone_it_runs_at_its_deadline_by_boot_time)
+WHEEL_TEST(worker, by_boot_time_they_run_at_their_deadlines)
 {
-    run_alone(wheel, CLOCK_BOOTTIME);
+    run_in_time(wheel, CLOCK_BOOTTIME, lateness_alone);
+    run_in_time(wheel, CLOCK_BOOTTIME, lateness_of_many);
+    run_in_time(wheel, CLOCK_BOOTTIME, lateness_before_another);
 }
 
 /*
