@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slot with so many timeouts is worth splitting, and one with one in so long: but not with more. */
+/* A tick may run before it is over with so many timeouts, or one in each so long, but no more. */
 #define SPARSE        BUCKET_INLINE
 #define SPARSE_NS     UINT64_C(1000000)
 #define SPARSE_MOST   256

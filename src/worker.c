@@ -60,9 +60,8 @@ static void pay_wake(hwt_timer *timer, uint64_t now)
 /* ---- the plan ---- */
 
 /*
- * How much later than what it is for a worker's wake-up is in time. Until the end of the tick, so
- * that all that is due at it costs one; but while they are few, none for what has its slot almost
- * to itself: nobody else is delayed by that.
+ * How much later than for `next` a worker's wake-up is in time. A tick, so that all that is due at
+ * one costs one; but nothing while they are few, unless the tick is crowded: others would wait.
  */
 static uint64_t workers_slack(const hwt_timer *timer, uint64_t next, uint64_t now)
 {
