@@ -246,12 +246,17 @@ static void take_current(struct wheel *wheel)
         wheel_cover(wheel, wheel->current, NULL);
 }
 
-/* It may have been moved, and not lie in the slot of its deadline. */
+/*
+ * It may have been moved, and not lie in the slot of its deadline. What is covered comes from the
+ * agenda, or is on its way there; or it is the bound of what has left its bucket.
+ */
 static bool is_sparse(const struct wheel *wheel, uint64_t deadline, uint32_t most)
 {
     const struct hashed *w = container_of(wheel, const struct hashed, wheel);
     uint64_t tick = max_u64(wheel_tick_of(wheel, deadline), wheel->current);
 
+    if (deadline <= wheel->covered)
+        return deadline != tree_earliest(w);
     return !w->tree[1] ||
            holds_at_most(&w->slot[tree_winner(w)], wheel_tick_time(wheel, tick), most);
 }

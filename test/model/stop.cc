@@ -634,7 +634,7 @@ template <bool Drains> struct stop : rl::test_suite<stop<Drains>, THREADS> {
 
     void submit(unsigned submission)
     {
-        bool handle = rl::rand(2), repeats = rl::rand(2);
+        bool handle = rl::rand(2), repeats = Drains && rl::rand(2);
         unsigned b;
 
         if (load_acquire(phase)) {
@@ -642,7 +642,8 @@ template <bool Drains> struct stop : rl::test_suite<stop<Drains>, THREADS> {
             return;
         }
         b = take_block(submission, handle);
-        blocks[b].periodic($) = repeats;
+        if (Drains)
+            blocks[b].periodic($) = repeats;
         if (repeats && mutant != PERIODIC_TOLD_LATE)
             store_relaxed(periodic, 1u);
         if (!lane_submit(b)) {
@@ -702,7 +703,7 @@ template <bool Drains> struct stop : rl::test_suite<stop<Drains>, THREADS> {
     void meet(unsigned b)
     {
         touch(b);
-        RL_ASSERT(!blocks[b].periodic($) || load_relaxed(periodic));
+        RL_ASSERT(!Drains || !blocks[b].periodic($) || load_relaxed(periodic));
         set_met(b, 1);
         if (blocks[b].noticed($)) {
             model_corner(NOTICE_BEFORE_SPILL);
