@@ -303,8 +303,8 @@ int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
  * ended by then, and what is periodic, is handed back as by hwt_timer_stop, or its hook called.
  * What is pending runs meanwhile, and may be cancelled, moved, and re-armed by its task. If the
  * timer ever had anything periodic, what is due then waits once, for a look at all that is pending:
- * some 40 ms for each million. What is never due holds it up for all of max_ns: cancel it first. As
- * the JDK's shutdown and awaitTermination.
+ * some 40 to 110 ms for each million. What is never due holds it up for all of max_ns: cancel it
+ * first. As the JDK's shutdown and awaitTermination.
  *
  * 0 and the errors of hwt_timer_stop; -EINVAL on a caller-driven timer. From its start
  * hwt_timer_is_stopped is true. A stop or destroy by another thread cuts it short, and is the one
