@@ -11,7 +11,7 @@
 #   fuzz      on random input of a seed
 #   model     relacy models (.cc) and spin models (.pml)
 #   check     scripts
-#   sim       the simulator, SIM_SECONDS on every CPU
+#   sim       the simulator, SIM_SECONDS on every CPU (default: 20)
 #   packages  scripts: what packagers do; a minute or two
 # or KIND=..., the kind of build for what follows.
 # Environment: KIND (kind of build), BUILD (its folder), CC, CXX, MAKE.
@@ -55,7 +55,7 @@ set_limit() # folder
     model) limit=600 ;;
     packages) limit=900 ;;
     valgrind) limit=900 ;;
-    sim) limit=$((${SIM_SECONDS:-60} + 200)) ;;
+    sim) limit=$((${SIM_SECONDS:-20} + 200)) ;;
     esac
 }
 

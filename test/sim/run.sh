@@ -9,7 +9,7 @@
 
 set -u
 cd "$(dirname "$0")/../.." || exit
-: "${SIM:=build/sim/hwt-sim}" "${SIM_SECONDS:=60}" "${FIRST:=0}"
+: "${SIM:=build/sim/hwt-sim}" "${SIM_SECONDS:=20}" "${FIRST:=0}"
 [ -n "${HOURS:-}" ] && SIM_SECONDS=$(awk "BEGIN { print int($HOURS * 3600) }")
 
 # The simulator's addresses are fixed: others' must not move into them.
