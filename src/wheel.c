@@ -6,10 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tick may run before it is over with so many timeouts, or one in each so long, but no more. */
+/*
+ * A tick may run before it is over with so many timeouts, and so many for each further millisecond
+ * of it, but no more: twice what the worker would wake up for one by one.
+ */
 #define SPARSE        BUCKET_INLINE
+#define SPARSE_MORE   2
 #define SPARSE_NS     UINT64_C(1000000)
-#define SPARSE_MOST   256
+#define SPARSE_MOST   1024
 #define RESERVE_SPARE 64 /* chunks for what is on its way between buckets */
 
 /* A third kind is a file, and a line here. */
@@ -45,7 +49,7 @@ int wheel_create(struct wheel **wheel, hwt_wheel_kind kind, uint64_t tick_ns, ui
         return -ENOMEM;
     w->ops = kinds[kind];
     w->tick_ns = tick_ns;
-    w->sparse = (uint32_t)max_u64(SPARSE, min_u64(tick_ns / SPARSE_NS, SPARSE_MOST));
+    w->sparse = (uint32_t)min_u64(SPARSE + SPARSE_MORE * ((tick_ns - 1) / SPARSE_NS), SPARSE_MOST);
     w->reciprocal = (uint64_t)(((unsigned __int128)1 << 64) / tick_ns);
     w->current = now / tick_ns;
     w->covered = w->current ? wheel_tick_time(w, w->current - 1) : 0;

@@ -61,16 +61,18 @@ static void pay_wake(hwt_timer *timer, uint64_t now)
 
 /*
  * How much later than for `next` a worker's wake-up is in time. A tick, so that all that is due at
- * one costs one; but nothing while they are few, unless the tick is crowded: others would wait.
+ * one costs one; but nothing while they are few, and what one is worth while they are not, unless
+ * the tick is crowded: others would wait.
  */
 static uint64_t workers_slack(const hwt_timer *timer, uint64_t next, uint64_t now)
 {
     const struct worker *w = &timer->worker;
+    uint64_t tick = timer->park.slack, sparse = wakes_are_few(timer, now) ? 0 : wake_price(timer);
 
-    if (next < DEADLINE_NEVER && next > w->passed && wakes_are_few(timer, now) &&
+    if (sparse < tick && next < DEADLINE_NEVER && next > w->passed &&
         wheel_is_sparse(w->wheel, next))
-        return 0;
-    return timer->park.slack;
+        return sparse;
+    return tick;
 }
 
 /* A deadline below this is not covered by a wake-up for `next`. */
@@ -80,7 +82,7 @@ static uint64_t cover(const hwt_timer *timer, uint64_t next, uint64_t slack)
 
     if (next >= DEADLINE_NEVER)
         return DEADLINE_NEVER;
-    if (slack)
+    if (slack > 0 && slack == timer->park.slack)
         next = max_u64(wheel_tick_time(wheel, wheel_tick_of(wheel, next)), slack + 1) - slack;
     return max_u64(next, 1);
 }
@@ -187,7 +189,7 @@ static void sleep_until_due(hwt_timer *timer)
     now = timer_now(timer);
     house_look(timer, now);
     if (park_has_fd(&timer->park))
-        foresee(timer, wakes_are_few(timer, now) ? 0 : timer->park.slack);
+        foresee(timer, wakes_are_few(timer, now) ? 0 : min_u64(timer->park.slack, WAKE_NS));
     if (!worker_plan(timer, now, &wake_before, &until))
         return;
     until = min_u64(min_u64(until, ahead_time(timer, until)), house_time(timer));

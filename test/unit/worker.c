@@ -494,23 +494,34 @@ static uint64_t lateness_alone(hwt_timer *timer, uint64_t tick_ns)
     return stamp.at - deadline;
 }
 
-/* Of the latest of ten that share a tick. */
-#define SPACING UINT64_C(4000000)
-static uint64_t lateness_of_many(hwt_timer *timer, uint64_t tick_ns)
+/* Of the latest of so many that share a tick. */
+#define SHARING_MOST 90
+static uint64_t lateness_of(unsigned count, uint64_t spacing, hwt_timer *timer, uint64_t tick_ns)
 {
     uint64_t first = (hwt_timer_now(timer) / tick_ns + 2) * tick_ns + HWT_MSEC(1), most = 0, late;
-    struct stamp stamp[10];
+    struct stamp stamp[SHARING_MOST];
 
-    for (size_t i = 0; i < COUNT_OF(stamp); i++) {
+    for (size_t i = 0; i < count; i++) {
         stamp[i] = (struct stamp){.timer = timer};
-        cr_assert_eq(hwt_new_timeout_at(timer, put_stamp, &stamp[i], first + i * SPACING, NULL), 0);
+        cr_assert_eq(hwt_new_timeout_at(timer, put_stamp, &stamp[i], first + i * spacing, NULL), 0);
     }
-    for (size_t i = 0; i < COUNT_OF(stamp); i++) {
-        cr_assert_geq(await_stamp(&stamp[i]), first + i * SPACING, "G1");
-        late = stamp[i].at - first - i * SPACING;
+    for (size_t i = 0; i < count; i++) {
+        cr_assert_geq(await_stamp(&stamp[i]), first + i * spacing, "G1");
+        late = stamp[i].at - first - i * spacing;
         most = late > most ? late : most;
     }
     return most;
+}
+
+static uint64_t lateness_of_ten(hwt_timer *timer, uint64_t tick_ns)
+{
+    return lateness_of(10, HWT_MSEC(4), timer, tick_ns);
+}
+
+/* More than a thousand a second: some wake-ups are for several. */
+static uint64_t lateness_of_ninety(hwt_timer *timer, uint64_t tick_ns)
+{
+    return lateness_of(SHARING_MOST, HWT_USEC(500), timer, tick_ns);
 }
 
 /* What comes when the worker sleeps until the end of the tick that it is in, or nearly. */
@@ -555,7 +566,12 @@ WHEEL_TEST(worker, alone_it_runs_at_its_deadline)
 
 WHEEL_TEST(worker, ten_in_a_tick_run_each_at_its_deadline)
 {
-    run_in_time(wheel, CLOCK_MONOTONIC, lateness_of_many);
+    run_in_time(wheel, CLOCK_MONOTONIC, lateness_of_ten);
+}
+
+WHEEL_TEST(worker, two_thousand_a_second_need_not_wait_for_the_end_of_a_long_tick)
+{
+    run_in_time(wheel, CLOCK_MONOTONIC, lateness_of_ninety);
 }
 
 WHEEL_TEST(worker, an_earlier_one_in_the_same_tick_wakes_it)
@@ -567,7 +583,8 @@ WHEEL_TEST(worker, an_earlier_one_in_the_same_tick_wakes_it)
 WHEEL_TEST(worker, by_boot_time_they_run_at_their_deadlines)
 {
     run_in_time(wheel, CLOCK_BOOTTIME, lateness_alone);
-    run_in_time(wheel, CLOCK_BOOTTIME, lateness_of_many);
+    run_in_time(wheel, CLOCK_BOOTTIME, lateness_of_ten);
+    run_in_time(wheel, CLOCK_BOOTTIME, lateness_of_ninety);
     run_in_time(wheel, CLOCK_BOOTTIME, lateness_before_another);
 }
 
