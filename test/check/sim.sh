@@ -48,8 +48,8 @@ unknown=$(sed -n 's/.*\*Worlds:\* //p' docs/concurrency.md | grep -o '`[a-z]*`' 
 
 if ! command -v patch >/dev/null; then
     echo "left out: a bug that is put into the source: apt-get install patch"
-elif ! MUTANT_SECONDS=60 test/sim/mutants.sh cancel_stores >/dev/null; then
-    echo "a bug that was put into the source is not found: test/sim/mutants.sh cancel_stores"
+elif ! MUTANT_SECONDS=60 test/sim/mutants.sh depot_pop_relaxed >/dev/null; then
+    echo "a bug that was put into the source is not found: test/sim/mutants.sh depot_pop_relaxed"
     status=1
 fi
 [ $status = 0 ] && echo "$first, twice the same"
