@@ -24,8 +24,10 @@ set -u
 cd "$(dirname "$0")/.." || exit
 : "${KIND:=release}" "${BUILD:=build}" "${CC:=gcc}" "${CXX:=g++}" "${MAKE:=make}"
 export KIND BUILD CC CXX MAKE
-# A make that a script starts is not part of the one that started us.
-unset MAKEFLAGS MFLAGS MAKELEVEL
+# A make that a script starts is not part of the one that started us, and may use all CPUs.
+unset MFLAGS MAKELEVEL
+MAKEFLAGS=-j$(nproc)
+export MAKEFLAGS
 
 passed=0 failed=0 skipped=0
 failures=()

@@ -13,6 +13,7 @@ if [ "${KIND:-release}" != release ]; then
     echo "the instrumented library stands beside the release build, not beside $KIND"
     exit 77
 fi
-said=$("$MAKE" -s NODEPS=1 KIND=release BUILD="$BUILD" CC="$CC" "$BUILD/bench/$1" 2>&1) ||
+said=$("$MAKE" -s -j"$(nproc)" NODEPS=1 KIND=release BUILD="$BUILD" CC="$CC" \
+    "$BUILD/bench/$1" 2>&1) ||
     { echo "$said"; exit 1; }
 "$BUILD/bench/$1" --quick --json "$2" 2>&1

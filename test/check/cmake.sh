@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 : "${BUILD:=build}" "${CC:=gcc}" "${CXX:=g++}" "${MAKE:=make}"
-unset MAKEFLAGS MFLAGS VERBOSE DESTDIR PREFIX prefix libdir includedir LD_LIBRARY_PATH
+unset VERBOSE DESTDIR PREFIX prefix libdir includedir LD_LIBRARY_PATH
 unset "${!CMAKE_@}" "${!hwt_@}"
 command -v cmake >/dev/null || { echo "CMake is not installed: apt-get install cmake"; exit 77; }
 tmp=$(realpath "$(mktemp -d)")

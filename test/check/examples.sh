@@ -7,7 +7,6 @@
 set -u
 cd "$(dirname "$0")/../.." || exit
 : "${KIND:=release}" "${BUILD:=build}" "${CC:=gcc}" "${CXX:=g++}" "${MAKE:=make}"
-unset MAKEFLAGS MFLAGS
 if [ "$KIND" = release ]; then programs=$BUILD/examples; else programs=$BUILD/$KIND/examples; fi
 ran=0 failed=0 skipped=0
 tmp=$(mktemp -d)

@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 : "${BUILD:=build}" "${CC:=gcc}" "${MAKE:=make}" "${PKG_CONFIG:=pkg-config}"
-unset MAKEFLAGS MFLAGS DESTDIR PREFIX prefix libdir includedir
+unset DESTDIR PREFIX prefix libdir includedir
 command -v "$PKG_CONFIG" >/dev/null ||
     { echo "pkg-config is not installed: apt-get install pkg-config"; exit 77; }
 tmp=$(mktemp -d)

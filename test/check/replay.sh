@@ -64,7 +64,7 @@ if [ ! -x "$replay" ] && ! echo '#include <lzma.h>' | ${CC:-gcc} -E - >/dev/null
 fi
 # HWT_REPLAY names a program of one's own, sanitized for instance; otherwise build the usual one.
 if [ -z "${HWT_REPLAY:-}" ]; then
-    (unset MAKEFLAGS MFLAGS && ${MAKE:-make} -s "$replay") || exit 1
+    ${MAKE:-make} -s "$replay" || exit 1
 fi
 
 # ---- what it says about itself ----

@@ -8,7 +8,6 @@
 set -eu
 cd "$(dirname "$0")/../.."
 : "${BUILD:=build}" "${CC:=gcc}" "${MAKE:=make}"
-unset MAKEFLAGS MFLAGS
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 

@@ -7,7 +7,6 @@
 set -eu
 cd "$(dirname "$0")/../.."
 : "${BUILD:=build}" "${CC:=gcc}" "${MAKE:=make}"
-unset MAKEFLAGS MFLAGS
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 awk '/^```/ { if (inside) exit; inside = $0 == "```c"; next } inside' README.md >"$dir/program.c"
