@@ -78,6 +78,12 @@ static inline bool agenda_is_empty(const struct agenda *agenda)
     return agenda->count == 0 && !agenda->crowded;
 }
 
+/* False: it has more, or those that were withdrawn are still counted. */
+static inline bool agenda_has_at_most(const struct agenda *agenda, size_t most)
+{
+    return agenda->count <= most && !agenda->crowded;
+}
+
 /* What a bucket's slot keeps of a deadline. */
 static inline uint64_t agenda_key(const struct agenda *agenda, uint64_t deadline)
 {

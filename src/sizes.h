@@ -73,6 +73,7 @@
 
 /* the worker, the wheel, the agenda */
 #define HAND          64   /* tasks, until others are taken in */
+#define SPARSE        1024 /* timeouts of a tick that may run before it is over */
 #define WAKES_SAVED   32   /* wake-ups that may come in a row before they are many */
 #define AGENDA_FRONT  2048 /* timeouts that are sorted at once, of a tick ... */
 #define LADDER_BOTTOM 1024 /* ... and of what is alone */

@@ -6,14 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * A tick may run before it is over with so many timeouts, and so many for each further millisecond
- * of it, but no more: twice what the worker would wake up for one by one.
- */
-#define SPARSE        BUCKET_INLINE
-#define SPARSE_MORE   2
-#define SPARSE_NS     UINT64_C(1000000)
-#define SPARSE_MOST   1024
 #define RESERVE_SPARE 64 /* chunks for what is on its way between buckets */
 
 /* A third kind is a file, and a line here. */
@@ -49,7 +41,7 @@ int wheel_create(struct wheel **wheel, hwt_wheel_kind kind, uint64_t tick_ns, ui
         return -ENOMEM;
     w->ops = kinds[kind];
     w->tick_ns = tick_ns;
-    w->sparse = (uint32_t)min_u64(SPARSE + SPARSE_MORE * ((tick_ns - 1) / SPARSE_NS), SPARSE_MOST);
+    w->sparse = SPARSE;
     w->reciprocal = (uint64_t)(((unsigned __int128)1 << 64) / tick_ns);
     w->current = now / tick_ns;
     w->covered = w->current ? wheel_tick_time(w, w->current - 1) : 0;
@@ -294,8 +286,11 @@ hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
 {
     /* the pen waits for the end of the tick, whatever else is due */
-    return likely(pen_is_empty(&wheel->pen)) &&
-           wheel->ops->is_sparse(wheel, earliest, wheel->sparse);
+    if (unlikely(!pen_is_empty(&wheel->pen)))
+        return false;
+    if (earliest <= wheel->covered && !agenda_has_at_most(&wheel->agenda, wheel->sparse))
+        return false;
+    return wheel->ops->is_sparse(wheel, earliest, wheel->sparse);
 }
 
 /* ---- what comes next ---- */

@@ -71,9 +71,9 @@ struct wheel_ops {
 };
 
 struct wheel {
-    /* never changes */
-    const struct wheel_ops *ops;
-    uint32_t sparse; /* never changes: a tick with no more may run before it is over */
+    const struct wheel_ops *ops; /* never changes */
+    uint32_t sparse; /* a tick with no more may run before it is over; set by who drives */
+    /* never change */
     uint64_t tick_ns;
     uint64_t reciprocal; /* 2^64 / tick_ns, rounded down */
 
@@ -203,7 +203,10 @@ uint64_t wheel_earliest(struct wheel *wheel);
 uint64_t wheel_earliest_exact(struct wheel *wheel);
 /* When wheel_take_due should next be called: a deadline, or work ahead of one. */
 uint64_t wheel_next_call(struct wheel *wheel);
-/* Would wheel_take_due hand back what has this deadline, the earliest, before its tick is over? */
+/*
+ * Would wheel_take_due hand back what has this deadline, the earliest, before its tick is over, and
+ * with no more beside it?
+ */
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest);
 
 /* A bucket beside the wheel, of its chunks. False: no memory for a chunk; nothing happened. */

@@ -12,8 +12,8 @@
 #include "platform.h"
 #include "wheel.h"
 
-#define COUNT_UP_TO 512 /* of all rounds, how many are of this one */
-#define MOST_BITS   17  /* of the number of its slots: 11 MB, since empty ones count too (G6) */
+#define COUNT_UP_TO 1024 /* of all rounds, how many are of this one */
+#define MOST_BITS   17   /* of the number of its slots: 11 MB, since empty ones count too (G6) */
 
 struct hashed {
     struct wheel wheel;

@@ -18,6 +18,10 @@
 #define LOOP_WAKE_NS UINT64_C(250000)  /* of a loop: a poll, and a descriptor to be set */
 #define WAKE_TICKS   16
 
+/* Of a tick: so many, and so many for each further millisecond; twice what may wake one by one. */
+#define FEW      4
+#define FEW_MORE 2
+
 /* ---- sleeping ---- */
 
 /* Something that the plan does not cover: mail, an earlier deadline, stop. */
@@ -60,15 +64,27 @@ static void pay_wake(hwt_timer *timer, uint64_t now)
 /* ---- the plan ---- */
 
 /*
+ * How many may share a tick that runs before it is over: few, or it is worth many wake-ups. But
+ * what comes after nothing, for as long as one is worth, may be many: a bunch of one deadline.
+ */
+static uint32_t may_share_tick(const hwt_timer *timer, uint64_t next, uint64_t now)
+{
+    if (next >= now + wake_price(timer) && wakes_are_few(timer, now))
+        return SPARSE;
+    return (uint32_t)min_u64(FEW + FEW_MORE * (timer->park.slack / WAKE_NS), SPARSE);
+}
+
+/*
  * How much later than for `next` a worker's wake-up is in time. A tick, so that all that is due at
  * one costs one; but nothing while they are few, and what one is worth while they are not, unless
  * the tick is crowded: others would wait.
  */
-static uint64_t workers_slack(const hwt_timer *timer, uint64_t next, uint64_t now)
+static uint64_t workers_slack(hwt_timer *timer, uint64_t next, uint64_t now)
 {
-    const struct worker *w = &timer->worker;
+    struct worker *w = &timer->worker;
     uint64_t tick = timer->park.slack, sparse = wakes_are_few(timer, now) ? 0 : wake_price(timer);
 
+    w->wheel->sparse = may_share_tick(timer, next, now);
     if (sparse < tick && next < DEADLINE_NEVER && next > w->passed &&
         wheel_is_sparse(w->wheel, next))
         return sparse;

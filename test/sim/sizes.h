@@ -58,6 +58,7 @@
 #define SLOT_COUNT_MAX        2u
 
 #define HAND          2
+#define SPARSE        4
 #define WAKES_SAVED   1
 #define AGENDA_FRONT  8
 #define LADDER_BOTTOM 8

@@ -216,12 +216,12 @@ static uint64_t boundary_in_tick(const struct ladder *ladder, uint64_t base)
 /* The end of one part, and the start of the next: a tick counts as a whole, sorted or not. */
 Test(ladder, a_tick_in_two_parts_is_sparse_or_not_as_a_whole)
 {
-    uint64_t random = test_seed("ladder"), few[] = {2, BUCKET_INLINE - 1, BUCKET_INLINE, 100};
+    uint64_t random = test_seed("ladder"), few[] = {2, ORACLE_SPARSE - 1, ORACLE_SPARSE, 100};
 
     for (size_t i = 0; i < COUNT_OF(few); i++) {
         uint64_t first, boundary;
         struct oracle o;
-        bool sparse = few[i] < BUCKET_INLINE;
+        bool sparse = few[i] < ORACLE_SPARSE;
         open_with(&o, 64, TICK, test_epochs[1], 3000);
         first = slot_after_next(&o);
         boundary = boundary_in_tick(ladder_of(&o), first - TICK); /* its base */

@@ -15,6 +15,8 @@
 #include "support.h"
 #include "wheel.h"
 
+#define ORACLE_SPARSE 4 /* instead of SPARSE: so few crowd a tick */
+
 struct oracle {
     struct wheel *wheel;
     hwt_timeout *node;
@@ -54,6 +56,7 @@ static inline void oracle_open(struct oracle *o, hwt_wheel_kind kind, uint64_t t
         o->spares++;
     }
     cr_assert_eq(wheel_create(&o->wheel, kind, tick_ns, slots, now), 0);
+    o->wheel->sparse = ORACLE_SPARSE;
 }
 
 static inline void oracle_close(struct oracle *o)

@@ -495,7 +495,7 @@ static uint64_t lateness_alone(hwt_timer *timer, uint64_t tick_ns)
 }
 
 /* Of the latest of so many that share a tick. */
-#define SHARING_MOST 90
+#define SHARING_MOST 200
 static uint64_t lateness_of(unsigned count, uint64_t spacing, hwt_timer *timer, uint64_t tick_ns)
 {
     uint64_t first = (hwt_timer_now(timer) / tick_ns + 2) * tick_ns + HWT_MSEC(1), most = 0, late;
@@ -521,7 +521,13 @@ static uint64_t lateness_of_ten(hwt_timer *timer, uint64_t tick_ns)
 /* More than a thousand a second: some wake-ups are for several. */
 static uint64_t lateness_of_ninety(hwt_timer *timer, uint64_t tick_ns)
 {
-    return lateness_of(SHARING_MOST, HWT_USEC(500), timer, tick_ns);
+    return lateness_of(90, HWT_USEC(500), timer, tick_ns);
+}
+
+/* One wake-up. */
+static uint64_t lateness_of_a_bunch(hwt_timer *timer, uint64_t tick_ns)
+{
+    return lateness_of(SHARING_MOST, 0, timer, tick_ns);
 }
 
 /* What comes when the worker sleeps until the end of the tick that it is in, or nearly. */
@@ -574,6 +580,11 @@ WHEEL_TEST(worker, two_thousand_a_second_need_not_wait_for_the_end_of_a_long_tic
     run_in_time(wheel, CLOCK_MONOTONIC, lateness_of_ninety);
 }
 
+WHEEL_TEST(worker, two_hundred_of_one_deadline_do_not_wait_for_the_end_of_their_tick)
+{
+    run_in_time(wheel, CLOCK_MONOTONIC, lateness_of_a_bunch);
+}
+
 WHEEL_TEST(worker, an_earlier_one_in_the_same_tick_wakes_it)
 {
     run_in_time(wheel, CLOCK_MONOTONIC, lateness_before_another);
@@ -585,6 +596,7 @@ WHEEL_TEST(worker, by_boot_time_they_run_at_their_deadlines)
     run_in_time(wheel, CLOCK_BOOTTIME, lateness_alone);
     run_in_time(wheel, CLOCK_BOOTTIME, lateness_of_ten);
     run_in_time(wheel, CLOCK_BOOTTIME, lateness_of_ninety);
+    run_in_time(wheel, CLOCK_BOOTTIME, lateness_of_a_bunch);
     run_in_time(wheel, CLOCK_BOOTTIME, lateness_before_another);
 }
 
