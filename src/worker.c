@@ -91,8 +91,11 @@ static uint64_t workers_slack(hwt_timer *timer, uint64_t next, uint64_t now)
     return tick;
 }
 
-/* A deadline below this is not covered by a wake-up for `next`. */
-static uint64_t cover(const hwt_timer *timer, uint64_t next, uint64_t slack)
+/*
+ * A deadline below this is not covered by a wake-up for `next`. One with the slack of a wake-up is
+ * so long after this: what is submitted meanwhile waits for it, too.
+ */
+static uint64_t cover(const hwt_timer *timer, uint64_t next, uint64_t slack, uint64_t now)
 {
     const struct wheel *wheel = timer->worker.wheel;
 
@@ -100,6 +103,8 @@ static uint64_t cover(const hwt_timer *timer, uint64_t next, uint64_t slack)
         return DEADLINE_NEVER;
     if (slack > 0 && slack == timer->park.slack)
         next = max_u64(wheel_tick_time(wheel, wheel_tick_of(wheel, next)), slack + 1) - slack;
+    else if (slack > 0)
+        next = max_u64(next, now + slack) - slack;
     return max_u64(next, 1);
 }
 
@@ -119,7 +124,7 @@ static bool worker_plan(hwt_timer *timer, uint64_t now, uint64_t *wake_before, u
     file_raise_bound(timer, min_u64(w->planned, file_rearmed_earliest(timer, false)));
     if (timer->drive == HWT_DRIVE_WORKER)
         slack = workers_slack(timer, w->planned, now);
-    *wake_before = cover(timer, w->planned, slack);
+    *wake_before = cover(timer, w->planned, slack, now);
     *until = *wake_before + slack;
     park_publish(&timer->park, *wake_before);
     if (!is_urgent(timer, *wake_before))
