@@ -62,6 +62,9 @@
 /* A worker who is awake anyway looks what the depots have so often at most; a second. */
 #define EASE_LOOK_NS 1000000000
 
+/* A worker wakes up seldom: once in so long, which is what it is worth (worker.c). */
+#define WAKE_NS 1000000
+
 /*
  * Addresses of memory from the system have no more bits than this, and no tag: so they can be
  * packed with something else in 64 bits. Where the system has only others to offer, there is none.

@@ -14,8 +14,7 @@
 #include "visit.h"
 
 /* Wake-ups are few: one in so long, or in so many ticks; and so many that were saved (sizes.h). */
-#define WAKE_NS      UINT64_C(1000000) /* of a worker: a thread is put to sleep and woken */
-#define LOOP_WAKE_NS UINT64_C(250000)  /* of a loop: a poll, and a descriptor to be set */
+#define LOOP_WAKE_NS UINT64_C(250000) /* of a loop, a poll, and a descriptor to be set: cheaper */
 #define WAKE_TICKS   16
 
 /* Of a tick: so many, and so many for each further millisecond; twice what may wake one by one. */

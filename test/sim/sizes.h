@@ -3,6 +3,8 @@
 #ifndef SIM_SIZES_H
 #define SIM_SIZES_H
 
+#include <stdint.h>
+
 #define LANE_BITS        1
 #define SEGMENT_BITS     11
 #define BUNCH            2
@@ -53,6 +55,9 @@
 #define EASE_TURN       2
 #define RESERVE_THREADS 2
 #define POOL_TRIM_ABOVE 4
+
+uint64_t sim_wake_ns(void); /* by the world */
+#define WAKE_NS sim_wake_ns()
 
 #define PLATFORM_ADDRESS_BITS 32
 #define SLOT_COUNT_MAX        2u

@@ -14,6 +14,11 @@
 static const uint64_t delays[] = {0,        1,         TICK / 2,   TICK, 2 * TICK + 300,
                                   5 * TICK, 17 * TICK, 300 * TICK, HOUR, UINT64_MAX};
 
+uint64_t sim_wake_ns(void)
+{
+    return oracle.world && oracle.world->long_ticks ? TICK - 100 : 1000 * TICK;
+}
+
 /* ---- what is pending ---- */
 
 /* A thread that counts: so few were known to be pending at one moment of its call. */

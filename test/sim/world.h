@@ -129,6 +129,7 @@ struct world {
     bool hurries;         /* all its producers at once, and stop as soon as it may */
     unsigned blocks;      /* free in the pool from the beginning, about */
     bool counts;          /* who asks how many are pending asks for all counters */
+    bool long_ticks;      /* beside what a wake-up is worth */
     bool narrow;          /* few slots: what is not near comes down, or goes by the ladder */
     bool brief;           /* what comes after the calls is left out, where it can be */
     uint8_t weight[OP_COUNT];

@@ -1680,6 +1680,29 @@ const struct world worlds[] = {
         .weight = {[OP_SCHEDULE] = 6, [OP_SLEEP] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "longtick",
+        .shows = "C4 G4",
+        .producers = 2,
+        .ops = 6,
+        .shared = 2,
+        .long_ticks = true,
+        .delays = 0x3f,
+        .weight = {[OP_SCHEDULE] = 6, [OP_FORGET] = 1, [OP_MOVE] = 4, [OP_SLEEP] = 3},
+        .conduct_weight = {[DOES_NOTHING] = 3, [REARMS_NOW] = 1, [REARMS_LATER] = 1},
+    },
+    {
+        .name = "longtickfd",
+        .shows = "C4 G4",
+        .producers = 2,
+        .ops = 6,
+        .shared = 2,
+        .boottime = true,
+        .long_ticks = true,
+        .delays = 0x3f,
+        .weight = {[OP_SCHEDULE] = 6, [OP_MOVE] = 4, [OP_SLEEP] = 3},
+        .conduct_weight = {[DOES_NOTHING] = 3, [REARMS_NOW] = 1, [REARMS_LATER] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
