@@ -66,28 +66,29 @@ static void pay_wake(hwt_timer *timer, uint64_t now)
  * How many may share a tick that runs before it is over: few, or it is worth many wake-ups. But
  * what comes after nothing, for as long as one is worth, may be many: a bunch of one deadline.
  */
-static uint32_t may_share_tick(const hwt_timer *timer, uint64_t next, uint64_t now)
+static uint32_t may_share_tick(const hwt_timer *timer, uint64_t ahead, bool wakes_few)
 {
-    if (next >= now + wake_price(timer) && wakes_are_few(timer, now))
+    if (wakes_few && ahead >= wake_price(timer))
         return SPARSE;
     return (uint32_t)min_u64(FEW + FEW_MORE * (timer->park.slack / WAKE_NS), SPARSE);
 }
 
 /*
  * How much later than for `next` a worker's wake-up is in time. A tick, so that all that is due at
- * one costs one; but nothing while they are few, and what one is worth while they are not, unless
- * the tick is crowded: others would wait.
+ * one costs one; but unless the tick is crowded, others would wait: so nothing while they are few,
+ * or if it is due by now, which takes none, and else what one is worth, where a tick is longer.
  */
 static uint64_t workers_slack(hwt_timer *timer, uint64_t next, uint64_t now)
 {
     struct worker *w = &timer->worker;
-    uint64_t tick = timer->park.slack, sparse = wakes_are_few(timer, now) ? 0 : wake_price(timer);
+    uint64_t tick = timer->park.slack, price = wake_price(timer);
+    bool few = wakes_are_few(timer, now);
 
-    w->wheel->sparse = may_share_tick(timer, next, now);
-    if (sparse < tick && next < DEADLINE_NEVER && next > w->passed &&
-        wheel_is_sparse(w->wheel, next))
-        return sparse;
-    return tick;
+    w->wheel->sparse = may_share_tick(timer, next - min_u64(next, now), few);
+    if ((!few && price >= tick) || next >= DEADLINE_NEVER || next <= w->passed ||
+        !wheel_is_sparse(w->wheel, next))
+        return tick;
+    return few || next <= now ? 0 : price;
 }
 
 /*
