@@ -139,6 +139,23 @@ WHEEL_TEST(wheel_edges, rounds_in_one_slot)
     oracle_close(&o);
 }
 
+/* G4: nor do they crowd the tick of one that is due in the middle of it. */
+WHEEL_TEST(wheel_edges, other_rounds_do_not_crowd_a_tick)
+{
+    const uint64_t lap = 8 * TICK, begin = 13 * lap, due = begin - TICK / 2;
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 8, 12 * lap, 1001);
+    for (unsigned round = 1; round <= 1000; round++)
+        oracle_insert(&o, begin + round * lap);
+    oracle_insert(&o, due);
+    cr_assert_eq(oracle_advance(&o, due - 1, false), 0);
+    cr_assert(wheel_is_sparse(o.wheel, due));
+    cr_assert_eq(oracle_advance(&o, due, false), 1);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
 /* All ticks in one go come out tick by tick, in order (checked by the oracle, G4). */
 WHEEL_TEST(wheel_edges, late_by_many_laps)
 {
