@@ -269,6 +269,7 @@ debug asan ubsan tsan:
 
 # Rewritten only when a flag changes, or a file comes or goes: what every object, and what every
 # archive depends on. Compared here and not by a recipe, so that make -n knows what is the same.
+# -Werror makes no other objects.
 held_flags := $(filter-out -Werror,$(CC) $(CXX) $(LIB_C) $(TEST_C) $(LINK))
 held_files := $(LIB_O) $(SUPPORT) $(REPLAY_O)
 changed     = $(call unlike,$(2),$(strip $(file <$(1))))
