@@ -273,7 +273,7 @@ uint64_t hwt_timer_now(const hwt_timer *timer);
 
 /*
  * What stop hands back, each with a reference that the caller drops (hwt_timeout_unref). Begin with
- * {0}: a stop that fails leaves it as it was.
+ * {0}: a stop that fails leaves it as it was. `count` is of what is still in it.
  */
 typedef struct hwt_unprocessed {
     hwt_timeout *first;
@@ -449,7 +449,7 @@ bool hwt_timeout_is_cancelled(const hwt_timeout *timeout);
 hwt_timer *hwt_timeout_timer(const hwt_timeout *timeout);
 hwt_task *hwt_timeout_task(const hwt_timeout *timeout);
 void *hwt_timeout_arg(const hwt_timeout *timeout);
-/* The deadline in force, on the timer's clock; UINT64_MAX: never. */
+/* The deadline in force, on the timer's clock; of what has ended, the last; UINT64_MAX: never. */
 uint64_t hwt_timeout_deadline(const hwt_timeout *timeout);
 
 /* One more reference; returns its argument. */

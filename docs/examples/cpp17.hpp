@@ -7,6 +7,8 @@
 //                what a task owns, when that is destroyed on the timer's thread: it cannot wait for
 //                itself. Before main returns: a static one runs tasks beside the destructors of
 //                static objects.
+//                As a member of a class it is the last one: it is destroyed first, and
+//                what its tasks use is still there while it waits for them.
 //   timeout      a handle to a task that runs once; the task outlives the handle.
 //   periodic     owns a repeated task; its destructor waits for a run that is under way.
 //

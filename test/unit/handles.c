@@ -215,9 +215,9 @@ WHEEL_TEST(handles, stop_hands_back_each_once)
         cr_assert_eq(hwt_timeout_state(timeout), HWT_CANCELLED);
         hwt_timeout_unref(timeout);
         taken++;
+        cr_assert_eq(list.count, COUNT_OF(handles) - 2 - taken);
     }
     cr_assert_eq(taken, COUNT_OF(handles) - 2);
-    cr_assert_eq(list.count, 0);
     cr_assert_null(list.first);
     for (size_t i = 0; i < COUNT_OF(handles); i++) {
         cr_assert_eq(seen[i], i < 2 ? 0 : 1, "G2");
@@ -304,6 +304,8 @@ WHEEL_TEST(handles, outlive_expiry_cancel_stop_and_the_timer)
     cr_assert_eq(hwt_timeout_state(cancelled), HWT_CANCELLED);
     cr_assert_eq(hwt_timeout_state(stopped), HWT_CANCELLED);
     cr_assert_eq(hwt_timeout_deadline(ran), HWT_SEC(1) + TICK);
+    cr_assert_eq(hwt_timeout_deadline(cancelled), HWT_SEC(2));
+    cr_assert_eq(hwt_timeout_deadline(stopped), HWT_SEC(3));
     cr_assert_eq(hwt_timeout_task(stopped), probe_task);
     cr_assert_eq(hwt_timeout_arg(stopped), &p);
     cr_assert_not(hwt_timeout_cancel(stopped));
