@@ -77,15 +77,16 @@ static uint32_t may_share_tick(const hwt_timer *timer, uint64_t ahead, bool wake
  * How much later than for `next` a worker's wake-up is in time. A tick, so that all that is due at
  * one costs one; but unless the tick is crowded, others would wait: so nothing while they are few,
  * or if it is due by now, which takes none, and else what one is worth, where a tick is longer.
+ * What is filed and due, but left by the last pass, is of a crowded one.
  */
-static uint64_t workers_slack(hwt_timer *timer, uint64_t next, uint64_t now)
+static uint64_t workers_slack(hwt_timer *timer, uint64_t next, uint64_t filed, uint64_t now)
 {
     struct worker *w = &timer->worker;
     uint64_t tick = timer->park.slack, price = wake_price(timer);
     bool few = wakes_are_few(timer, now);
 
     w->wheel->sparse = may_share_tick(timer, next - min_u64(next, now), few);
-    if ((!few && price >= tick) || next >= DEADLINE_NEVER || next <= w->passed ||
+    if ((!few && price >= tick) || next >= DEADLINE_NEVER || filed <= w->passed ||
         !wheel_is_sparse(w->wheel, next))
         return tick;
     return few || next <= now ? 0 : price;
@@ -115,7 +116,8 @@ static uint64_t cover(const hwt_timer *timer, uint64_t next, uint64_t slack, uin
 static bool worker_plan(hwt_timer *timer, uint64_t now, uint64_t *wake_before, uint64_t *until)
 {
     struct worker *w = &timer->worker;
-    uint64_t met = min_u64(wheel_next_call(w->wheel), file_later_earliest(timer)), slack = 0;
+    uint64_t filed = wheel_next_call(w->wheel), slack = 0;
+    uint64_t met = min_u64(filed, file_later_earliest(timer));
 
     timer_check_acting(timer);
     hwt_assert(!w->look.segment); /* its deadlines would not be covered */
@@ -123,7 +125,7 @@ static bool worker_plan(hwt_timer *timer, uint64_t now, uint64_t *wake_before, u
     w->planned = min_u64(met, lanes_earliest(&timer->lanes));
     file_raise_bound(timer, min_u64(w->planned, file_rearmed_earliest(timer, false)));
     if (timer->drive == HWT_DRIVE_WORKER)
-        slack = workers_slack(timer, w->planned, now);
+        slack = workers_slack(timer, w->planned, filed, now);
     *wake_before = cover(timer, w->planned, slack, now);
     *until = *wake_before + slack;
     park_publish(&timer->park, *wake_before);

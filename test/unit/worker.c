@@ -530,6 +530,42 @@ static uint64_t lateness_of_a_bunch(hwt_timer *timer, uint64_t tick_ns)
     return lateness_of(SHARING_MOST, 0, timer, tick_ns);
 }
 
+struct chain {
+    hwt_timer *timer;
+    uint64_t late, done; /* the most of any; so many have run */
+    struct stamp end;
+};
+
+#define CHAIN 30
+
+/* Each submits the next for a millisecond later, some of which is over by then: one is slow. */
+static void next_in_chain(hwt_timeout *timeout, void *arg)
+{
+    struct chain *chain = arg;
+    uint64_t deadline = hwt_timeout_deadline(timeout),
+             late = hwt_timer_now(chain->timer) - deadline;
+
+    chain->late = late > chain->late ? late : chain->late;
+    if (++chain->done == CHAIN)
+        put_stamp(timeout, &chain->end);
+    else
+        cr_assert_eq(
+            hwt_new_timeout_at(chain->timer, next_in_chain, chain, deadline + HWT_MSEC(1), NULL),
+            0);
+    if (chain->done == CHAIN / 2)
+        usleep(5000);
+}
+
+static uint64_t lateness_in_a_chain(hwt_timer *timer, uint64_t tick_ns)
+{
+    uint64_t first = (hwt_timer_now(timer) / tick_ns + 2) * tick_ns + HWT_MSEC(1);
+    struct chain chain = {.timer = timer, .end = {.timer = timer}};
+
+    cr_assert_eq(hwt_new_timeout_at(timer, next_in_chain, &chain, first, NULL), 0);
+    await_stamp(&chain.end);
+    return chain.late;
+}
+
 /* What comes when the worker sleeps until the end of the tick that it is in, or nearly. */
 static uint64_t lateness_before_another(hwt_timer *timer, uint64_t tick_ns)
 {
@@ -589,6 +625,12 @@ WHEEL_TEST(worker, an_earlier_one_in_the_same_tick_wakes_it)
     run_in_time(wheel, CLOCK_MONOTONIC, HWT_MSEC(50), lateness_before_another);
 }
 
+/* G4: it was due when it was submitted. */
+WHEEL_TEST(worker, what_a_task_behind_submits_does_not_wait_for_the_end_of_the_tick)
+{
+    run_in_time(wheel, CLOCK_MONOTONIC, HWT_MSEC(200), lateness_in_a_chain);
+}
+
 /* There the worker sleeps on a descriptor, which whoever submits sets. */
 WHEEL_TEST(worker, by_boot_time_they_run_at_their_deadlines)
 {
@@ -597,6 +639,7 @@ WHEEL_TEST(worker, by_boot_time_they_run_at_their_deadlines)
     run_in_time(wheel, CLOCK_BOOTTIME, HWT_MSEC(200), lateness_of_many);
     run_in_time(wheel, CLOCK_BOOTTIME, HWT_MSEC(50), lateness_of_a_bunch);
     run_in_time(wheel, CLOCK_BOOTTIME, HWT_MSEC(50), lateness_before_another);
+    run_in_time(wheel, CLOCK_BOOTTIME, HWT_MSEC(200), lateness_in_a_chain);
 }
 
 /*
