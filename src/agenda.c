@@ -164,7 +164,7 @@ static void spread_part(struct agenda *agenda, unsigned level, unsigned part)
         spread_touched(agenda, timeout);
 }
 
-/* ---- ties: a large bucket, all of one deadline ---- */
+/* ---- ties: a large bucket, all of one key ---- */
 
 /* What is still closed has no lower rank. */
 static agenda_rank tie_rank(const struct agenda *agenda)
@@ -347,8 +347,8 @@ static __attribute__((noinline)) void add_more(struct agenda *agenda, struct buc
         take_into_front(agenda, bucket, base);
     else if (!empty)
         add_each(agenda, bucket);
-    else if (agenda->quantum == 0 && bucket_one_key(bucket, &packed))
-        add_tie(agenda, bucket, deadline_of_key(agenda, packed, base));
+    else if (bucket_one_key(bucket, &packed)) /* both are lower bounds of all of them */
+        add_tie(agenda, bucket, max_u64(bucket->earliest, deadline_of_key(agenda, packed, base)));
     else
         add_skimmed(agenda, bucket, base);
 }

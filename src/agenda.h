@@ -12,15 +12,15 @@
  * digit in which its rank differs from `last`, a lower bound of all that waits, in the part of that
  * digit's value. So the lowest part in use holds the lowest ranks; when the front is empty, that
  * part goes into it, or is distributed over the levels below if it is too large. Only where the key
- * cannot tell (equal deadlines, ticks of more than 4 ms) are their words and stamps looked at.
+ * cannot tell (equal deadlines, ticks of more than 2 ms) are their words and stamps looked at.
  *
  *   A1 the front is sorted, and holds all ranks below `bound`; no part holds a lower one, but for
  *      timeouts that were moved: a key, like a deadline of the wheel, is a lower bound.
  *   A2 `last` is not above the rank of anything in a part.
  *
  * Of a tick with more than fit into the front, the lowest are skimmed off into it, and the rest is
- * spread over the parts only when they have run. A tie, a tick all of one deadline, would have to
- * be touched as a whole before the first of it could run. It stays in its chunks instead, which
+ * spread over the parts only when they have run. A tie, a tick all of one key, would have to be
+ * touched as a whole before the first of it could run. It stays in its chunks instead, which
  * know a lower bound of their stamps, and is opened from the lowest on, as far as needed.
  *
  * It needs no memory to go on: without a chunk for a part, a timeout is listed there.
@@ -59,7 +59,7 @@ struct agenda {
                        were withdrawn are counted until the parts have been found empty */
     size_t noticed;    /* ... of which so many are */
     struct bucket tie; /* a tie that is still closed, by falling stamps ... */
-    uint64_t tie_deadline;            /* ... all of them with this deadline, or moved later */
+    uint64_t tie_deadline;            /* ... none of them with one below this */
     struct bucket rest;               /* of a large tick, not spread over the parts yet ... */
     uint64_t rest_base;               /* ... whose deadlines are above this */
     bool crowded;                     /* a tie or a rest may hold something */
