@@ -184,7 +184,8 @@ void hierarchical_leave_ladder(struct hierarchical *w);
 /* ---- what comes next (hierarchical_ahead.c) ---- */
 
 /* The tick at which a crowded slot should start to come down; UINT64_MAX: it can wait. */
-uint64_t hierarchical_prepare_tick(const struct level *level, uint64_t slot);
+uint64_t hierarchical_prepare_tick(const struct hierarchical *w, const struct level *level,
+                                   uint64_t slot);
 /* Nothing is due before this tick; UINT64_MAX: nothing is filed. */
 uint64_t hierarchical_earliest_tick(struct hierarchical *w);
 /* As the kinds' (wheel.h). */

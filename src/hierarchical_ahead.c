@@ -11,27 +11,46 @@ static bool is_crowded(const struct level *level, uint64_t slot)
     return bucket_at_most(level_bucket(level, slot)) > PREPARE_ABOVE;
 }
 
-uint64_t hierarchical_prepare_tick(const struct level *level, uint64_t slot)
+/* A step with each tick, or, where ticks are short, as many ticks as it takes. */
+static uint64_t ticks_to_bring(const struct hierarchical *w, const struct bucket *bucket)
 {
-    const struct bucket *bucket = level_bucket(level, slot);
+    uint64_t count = bucket_at_most(bucket);
+
+    return max_u64(count / PREPARE_STEP, count * LOOK_NS / w->wheel.tick_ns);
+}
+
+uint64_t hierarchical_prepare_tick(const struct hierarchical *w, const struct level *level,
+                                   uint64_t slot)
+{
     uint64_t first = level_first_tick(level, slot); /* entering it brings all of it down */
-    uint64_t ahead = bucket_at_most(bucket) / PREPARE_STEP;
-    uint64_t start;
+    uint64_t ahead, start;
 
     if (!is_crowded(level, slot))
         return UINT64_MAX;
+    ahead = ticks_to_bring(w, level_bucket(level, slot));
     start = first > ahead ? first - ahead : 0;
     return max_u64(start, level_first_tick(level, slot - 1)); /* not before the window before it */
 }
 
-/* Of what is next at this level. What has been withdrawn as a whole is worth no wake-up. */
+static bool is_marked_crowd(const struct level *level, uint64_t slot)
+{
+    return level_is_marked(level, slot) && is_crowded(level, slot);
+}
+
+/*
+ * Of what is next at this level, and the slot behind it: it may be at its end that this one holds
+ * something, too late to begin. What has been withdrawn as a whole is worth no wake-up.
+ */
 static uint64_t prepare_level_tick(struct hierarchical *w, struct level *level)
 {
     uint64_t slot;
 
-    while ((slot = first_occupied(w, level)) != UINT64_MAX && is_crowded(level, slot)) {
+    while ((slot = first_occupied(w, level)) != UINT64_MAX) {
+        slot += !is_crowded(level, slot);
+        if (!is_marked_crowd(level, slot))
+            return UINT64_MAX;
         if (bucket_has_any(level_bucket(level, slot), &w->wheel.store))
-            return hierarchical_prepare_tick(level, slot);
+            return hierarchical_prepare_tick(w, level, slot);
         level_mark_empty(level, slot);
     }
     return UINT64_MAX;

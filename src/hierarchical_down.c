@@ -110,7 +110,7 @@ void hierarchical_bring_down_ahead(struct hierarchical *w)
     for (struct level *level = &w->level[1]; level < levels_end(w); level++) {
         uint64_t slot = current_slot(w, level) + 1;
         if (level_is_marked(level, slot) &&
-            hierarchical_prepare_tick(level, slot) <= w->wheel.current)
+            hierarchical_prepare_tick(w, level, slot) <= w->wheel.current)
             hierarchical_come_down(w, level, slot, PREPARE_STEP);
     }
 }

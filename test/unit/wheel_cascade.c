@@ -32,6 +32,7 @@ void __wrap_wheel_insert_batch(struct wheel *wheel, const struct wheel_batch *ba
 
 struct load {
     struct wheel *wheel;
+    uint64_t tick;
     hwt_timeout *timeouts;
     uint64_t now;
     size_t left;
@@ -39,24 +40,35 @@ struct load {
     size_t most; /* filed by one call */
 };
 
-/* Evenly from `first` to `first + span`, in no order. */
-static void load_open(struct load *l, uint32_t slots, uint64_t first, uint64_t span)
+static void load_one(struct load *l, uint64_t deadline)
+{
+    hwt_timeout *timeout = &l->timeouts[l->left];
+
+    timeout->stamp = l->left++ << STAMP_LANE_BITS;
+    store_relaxed(&timeout->word, word_make(deadline, WORD_PENDING));
+    wheel_insert(l->wheel, timeout, deadline);
+}
+
+/* Evenly from `first` to `first + span`, in no order; there is room for another one. */
+static void load_open_at(struct load *l, uint64_t tick, uint32_t slots, uint64_t first,
+                         uint64_t span)
 {
     uint64_t random = test_seed("cascade");
 
     memset(l, 0, sizeof *l);
+    l->tick = tick;
     l->now = test_epochs[1];
-    l->left = TIMEOUTS;
-    l->timeouts = aligned_alloc(CACHE_LINE, TIMEOUTS * sizeof *l->timeouts);
+    l->timeouts = aligned_alloc(CACHE_LINE, (TIMEOUTS + 1) * sizeof *l->timeouts);
     cr_assert_not_null(l->timeouts);
-    memset((void *)l->timeouts, 0, TIMEOUTS * sizeof *l->timeouts);
-    cr_assert_eq(wheel_create(&l->wheel, HWT_WHEEL_HIERARCHICAL, TICK, slots, l->now), 0);
-    for (size_t i = 0; i < TIMEOUTS; i++) {
-        uint64_t deadline = l->now + first + test_random_below(&random, span);
-        l->timeouts[i].stamp = i << STAMP_LANE_BITS;
-        store_relaxed(&l->timeouts[i].word, word_make(deadline, WORD_PENDING));
-        wheel_insert(l->wheel, &l->timeouts[i], deadline);
-    }
+    memset((void *)l->timeouts, 0, (TIMEOUTS + 1) * sizeof *l->timeouts);
+    cr_assert_eq(wheel_create(&l->wheel, HWT_WHEEL_HIERARCHICAL, tick, slots, l->now), 0);
+    while (l->left < TIMEOUTS)
+        load_one(l, l->now + first + test_random_below(&random, span));
+}
+
+static void load_open(struct load *l, uint32_t slots, uint64_t first, uint64_t span)
+{
+    load_open_at(l, TICK, slots, first, span);
 }
 
 static void load_close(struct load *l)
@@ -70,7 +82,7 @@ static void load_close(struct load *l)
 static void check_due(struct load *l, const hwt_timeout *timeout, const hwt_timeout *before)
 {
     cr_assert_leq(oracle_deadline(timeout), l->now, "G1");
-    cr_assert_gt(oracle_deadline(timeout) + 2 * TICK, l->now, "G4: late");
+    cr_assert_gt(oracle_deadline(timeout) + 2 * l->tick, l->now, "G4: late");
     cr_assert(!before || oracle_before(before, timeout), "G15");
     l->left--;
 }
@@ -97,7 +109,7 @@ static void expire_at(struct load *l, uint64_t now)
 static void run_tick_by_tick(struct load *l)
 {
     while (l->left)
-        expire_at(l, l->now + TICK);
+        expire_at(l, l->now + l->tick);
 }
 
 /* As the worker sleeps. */
@@ -169,15 +181,48 @@ Test(wheel_cascade, all_in_one_tick)
     load_close(&l);
 }
 
+/* From now to where a slot of an upper level begins. */
+static uint64_t to_window(uint64_t width, unsigned slots)
+{
+    return slots * width - test_epochs[1] % width;
+}
+
 /* And in the tick that is the first of its window. */
 Test(wheel_cascade, all_in_the_first_tick_of_a_window)
 {
-    uint64_t window = 4 * 512 * TICK, to_window = window - test_epochs[1] % window;
     struct load l;
 
-    load_open(&l, 512, to_window + 7 * window, 1);
+    load_open(&l, 512, to_window(4 * 512 * TICK, 8), 1);
     run_by_next_call(&l);
     cr_expect_leq(l.most, MOST_AHEAD);
+    load_close(&l);
+}
+
+/* And where what is next is at the end of the slot before, and alone. */
+Test(wheel_cascade, behind_one_at_the_end_of_the_slot_before)
+{
+    uint64_t first = to_window(4 * 512 * TICK, 8);
+    struct load l;
+
+    load_open(&l, 512, first, TICK);
+    load_one(&l, l.now + first - TICK * 3 / 2);
+    run_by_next_call(&l);
+    cr_expect_leq(l.most, MOST_AHEAD);
+    load_close(&l);
+}
+
+/* Where ticks are short it takes many of them. */
+Test(wheel_cascade, begins_as_long_before_as_it_takes)
+{
+    uint64_t tick = HWT_USEC(1), first = to_window(UINT64_C(2048) * 2048 * tick, 4), before;
+    struct load l;
+
+    load_open_at(&l, tick, 512, first, 1);
+    before = l.now + first - wheel_next_call(l.wheel);
+    cr_expect_geq(before, TIMEOUTS * LOOK_NS);
+    cr_expect_leq(before, 2 * TIMEOUTS * LOOK_NS, "nor much earlier");
+    run_by_next_call(&l);
+    cr_expect_leq(l.most, 2 * MOST_AHEAD, "from two levels");
     load_close(&l);
 }
 
