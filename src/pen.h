@@ -19,8 +19,9 @@
 
 struct pen {
     size_t count;
-    unsigned shift; /* of a deadline: its span */
-    uint64_t from;  /* P1 */
+    unsigned shift;          /* of a deadline: its span */
+    uint64_t from;           /* P1 */
+    unsigned patience, wait; /* removals before the next one asks for memory: all; still */
     hwt_timeout *list[PEN_LISTS];
 };
 

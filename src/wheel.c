@@ -163,6 +163,8 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
 
 #define PEN_PORTION 16384 /* at a time: a millisecond or two */
 
+#define PATIENCE 1023 /* removals: to ask the system in vain may take milliseconds */
+
 /* A portion of them; the first that finds no memory is in the pen again, and ends that. */
 static void leave_pen(struct wheel *wheel)
 {
@@ -179,12 +181,27 @@ static void leave_pen(struct wheel *wheel)
     }
 }
 
+/* After each time that was in vain half as often. */
+static void leave_pen_patiently(struct wheel *wheel)
+{
+    struct pen *pen = &wheel->pen;
+
+    if (pen->wait > 0) {
+        pen->wait--;
+        return;
+    }
+    leave_pen(wheel);
+    pen->patience =
+        wheel->store.refused > 0 ? (unsigned)min_u64(2 * pen->patience + 1, PATIENCE) : 0;
+    pen->wait = pen->patience;
+}
+
 /* False: it is not there. It is looked for only as long as there is no memory to leave it. */
 static bool remove_from_pen(struct wheel *wheel, hwt_timeout *timeout)
 {
     if (pen_is_empty(&wheel->pen) || timeout->place != PLACE_LISTED)
         return false;
-    leave_pen(wheel);
+    leave_pen_patiently(wheel);
     if (!bucket_holds(timeout))
         return timeout->place == PLACE_LISTED && pen_remove(&wheel->pen, timeout);
     bucket_remove(&wheel->store, timeout);
