@@ -546,12 +546,12 @@ static void next_in_chain(hwt_timeout *timeout, void *arg)
              late = hwt_timer_now(chain->timer) - deadline;
 
     chain->late = late > chain->late ? late : chain->late;
-    if (++chain->done == CHAIN)
-        put_stamp(timeout, &chain->end);
-    else
-        cr_assert_eq(
-            hwt_new_timeout_at(chain->timer, next_in_chain, chain, deadline + HWT_MSEC(1), NULL),
-            0);
+    if (++chain->done == CHAIN) {
+        put_stamp(timeout, &chain->end); /* the chain may be gone by now */
+        return;
+    }
+    cr_assert_eq(
+        hwt_new_timeout_at(chain->timer, next_in_chain, chain, deadline + HWT_MSEC(1), NULL), 0);
     if (chain->done == CHAIN / 2)
         usleep(5000);
 }
