@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* LDFLAGS: -Wl,--wrap=aligned_alloc */
 /*
  * The pen against a plain walk through all of it: what is due goes into the agenda, and nothing
  * else; the earliest is the earliest, whatever has been moved; and what is not due is let alone.
- * And in a wheel: without memory the system is not asked again and again. HWT_TEST_SEED=n repeats a
- * run.
+ * HWT_TEST_SEED=n repeats a run.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -13,22 +11,9 @@
 #include "fellows.h"
 #include "pen.h"
 #include "support.h"
-#include "wheel.h"
 
 #define TICK  HWT_MSEC(1)
 #define NODES 1000
-
-static bool memory_is_short;
-static unsigned refusals;
-
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    refusals += memory_is_short;
-    return memory_is_short ? NULL : __real_aligned_alloc(alignment, size);
-}
 
 TestSuite(pen, .init = test_arm);
 
@@ -206,35 +191,4 @@ Test(pen, lets_alone_what_is_not_due)
         cr_assert_eq(p->pen.list[list], first[list], "list %zu was gone through", list);
     }
     play_close(p);
-}
-
-/* G4: nor by who removes one after the other; each time it takes long. */
-static void remove_all_without_memory(hwt_wheel_kind kind)
-{
-    struct play *p = play_open(TICK, test_epochs[1]);
-    struct wheel *wheel;
-
-    cr_assert_eq(wheel_create(&wheel, kind, TICK, 512, p->covered), 0);
-    memory_is_short = true;
-    for (size_t i = 0; i < NODES; i++) {
-        uint64_t deadline = p->covered + HWT_SEC(1) + i % 50;
-        p->node[i].stamp = i << STAMP_LANE_BITS;
-        store_relaxed(&p->node[i].word, word_make(deadline, WORD_PENDING));
-        wheel_insert(wheel, &p->node[i], deadline);
-    }
-    refusals = 0;
-    for (size_t i = 0; i < NODES; i++) {
-        wheel_remove(wheel, &p->node[i]);
-        cr_assert_eq(p->node[i].place, PLACE_ADRIFT);
-    }
-    memory_is_short = false;
-    cr_expect_leq(refusals, 10 + NODES / 1000);
-    wheel_destroy(wheel);
-    play_close(p);
-}
-
-Test(pen, is_left_one_by_one_without_memory)
-{
-    remove_all_without_memory(HWT_WHEEL_HASHED);
-    remove_all_without_memory(HWT_WHEEL_HIERARCHICAL);
 }

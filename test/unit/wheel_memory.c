@@ -195,6 +195,24 @@ WHEEL_TEST(wheel_memory, the_pen_is_left_by_a_removal)
     oracle_close(&o);
 }
 
+/* G4: nor is the system asked anew for each that is taken out: to ask in vain takes long. */
+WHEEL_TEST(wheel_memory, is_asked_for_seldom_by_removals)
+{
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 0, CROWD);
+    o.handles = true;
+    memory_is_short = true;
+    for (unsigned i = 0; i < CROWD; i++)
+        oracle_insert(&o, (5 + i % 3 * 100) * TICK);
+    refusals = 0;
+    while (o.count > 0)
+        oracle_remove_over(&o, o.sorted[o.count / 2]);
+    memory_is_short = false;
+    cr_assert_leq(refusals, 10 + CROWD / 1000);
+    oracle_close(&o);
+}
+
 /* Filed with memory, coming down without. */
 WHEEL_TEST(wheel_memory, runs_short_between_filing_and_expiry)
 {
