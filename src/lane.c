@@ -152,7 +152,20 @@ static lane_slot *probe(_Atomic(lane_slot *) *tail, hwt_timeout *timeout, uint64
     return NULL;
 }
 
-/* The first slot was taken. NULL: no slot is empty, and there is no memory for more. */
+/* There is none near: rather what another lane has than more. */
+static struct segment *find_segment(struct lanes *lanes, struct segment *here)
+{
+    struct segment *retired, *segment = segment_with_room(survey_of(here), &retired);
+
+    if (!segment)
+        segment = lane_move_in(lanes, here->lane, here->far);
+    return segment ? segment : segment_more(&lanes->store, here, retired);
+}
+
+/*
+ * The first slot was taken. It may be one of another lane. NULL: no slot is empty, and there is no
+ * memory for more.
+ */
 static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
                                                       _Atomic(lane_slot *) *tail,
                                                       hwt_timeout *timeout, uint64_t met,
@@ -162,11 +175,11 @@ static __attribute__((noinline)) lane_slot *find_slot(struct lanes *lanes,
     struct segment *segment = segment_of(load_acquire(tail));
 
     for (unsigned tries = 0; !slot && tries < SEGMENT_TRIES; tries++) {
-        segment = tries + 1 < SEGMENT_TRIES
-                      ? segment_with_room(&lanes->store, segment, survey_of(segment))
-                      : segment_add(&lanes->store, segment);
+        segment = tries + 1 < SEGMENT_TRIES ? find_segment(lanes, segment)
+                                            : segment_add(&lanes->store, segment);
         if (!segment)
             return NULL;
+        tail = &segment->lane->tail[segment->far];
         store_release(tail, segment->slot);
         ask_for_more(lanes);
         slot = probe(tail, timeout, met, filled);
@@ -191,7 +204,7 @@ int lane_submit_further(struct lanes *lanes, struct lane *lane, hwt_timeout *tim
     int result;
 
     if (likely(slot != NULL)) {
-        result = lane_publish(lane, slot, filled, deadline);
+        result = lane_publish(segment_of(slot)->lane, slot, filled, deadline);
         if (result == 0 && segment_doubled(before, load_relaxed(&lanes->store.far_groups)))
             result = LANE_GROWN; /* one that was retired is used again */
         return result;
@@ -215,6 +228,7 @@ uint64_t lane_submit_met(struct lanes *lanes, hwt_timeout *timeout, uint64_t dea
         slot = find_slot(lanes, lane_tail_for(lanes, lane, deadline), timeout, SLOT_MET, &filled);
     if (likely(slot != NULL)) {
         segment = segment_of(slot);
+        lane = segment->lane;
         lane_mark_fresh(segment, slot);
     } else {
         push_spill(lane, timeout); /* not counted: it was, when it came the first time */

@@ -77,6 +77,10 @@ struct lane {
     _Atomic uint64_t runs;     /* on an executor's threads */
     _Atomic uint64_t expired;  /* on an executor's threads; only ever added to (C24) */
     _Atomic uint64_t rearms;   /* there: of those, on any lane, that are pending again (C24) */
+    /* by who is `moving` (C26) */
+    unsigned cpu;       /* whose it is */
+    lane_slot *seen[2]; /* where its tails were when somebody looked, last ... */
+    uint64_t seen_at;   /* ... and since when; by the coarse clock */
     /* by whoever runs there what has been re-armed; read by the worker when he plans (C15) */
     alignas(CACHE_LINE) rearmed_place rearmed[LANE_REARMED];
 };
@@ -88,8 +92,10 @@ enum wish {
 };
 
 struct lanes {
-    /* by CPU: its own from when it is made, before that the common one, which is the last (C25) */
+    /* by number: each from when it is made, before that the common one, which is the last (C25) */
     _Atomic(struct lane *) *lane;
+    /* by CPU: the one with its number from when that is made; later perhaps another (C26) */
+    _Atomic(struct lane *) *home;
     struct lane *common;       /* never changes */
     unsigned count;            /* of CPUs' lanes: a power of two */
     _Atomic uint32_t end;      /* of those behind, nothing was told; only ever raised (C21) */
@@ -97,6 +103,8 @@ struct lanes {
     _Atomic uint64_t far_from; /* deadlines from here on are far; the worker's, now and then */
     _Atomic uint64_t *claimed; /* by lane: somebody makes it, or has; the common one is (C25) */
     _Atomic uint32_t making;   /* threads that may be about to make one: stop waits (C25) */
+    _Atomic uint32_t moving;   /* somebody looks for another lane for a CPU (C26) */
+    unsigned turn;             /* his: where he goes on to look, a lane's number */
     void *memory;              /* of table and maps */
     struct lane *room;         /* for all: pages that nobody has touched; NULL: nothing is there */
     /* set before they are used: asks a worker; NULL: there is none, submissions give back */
@@ -120,24 +128,36 @@ HOT struct lane *lanes_at(const struct lanes *lanes, unsigned index)
     return load_acquire(&lanes->lane[index]);
 }
 
+/* The same, by CPU: there may be another one at any time (pairs with lane_make, lane_move_in). */
+HOT struct lane *lanes_of_cpu(const struct lanes *lanes, unsigned cpu)
+{
+    return load_acquire(&lanes->home[cpu]);
+}
+
 /*
  * C25: makes it, unless it is there. The common one, where that cannot be: another thread is about
  * to, or the timer is stopped. Waits for nobody, and needs no memory that could be refused.
  */
-struct lane *lane_make(struct lanes *lanes, unsigned index);
+struct lane *lane_make(struct lanes *lanes, unsigned cpu);
 
 /* For whoever has something to leave there. */
-static inline struct lane *lanes_own(struct lanes *lanes, unsigned index)
+static inline struct lane *lanes_own(struct lanes *lanes, unsigned cpu)
 {
-    struct lane *lane = lanes_at(lanes, index);
+    struct lane *lane = lanes_of_cpu(lanes, cpu);
 
-    return likely(lane != lanes->common) ? lane : lane_make(lanes, index);
+    return likely(lane != lanes->common) ? lane : lane_make(lanes, cpu);
 }
 
 static inline struct lane *lanes_here(struct lanes *lanes)
 {
     return lanes_own(lanes, lanes_index_here(lanes));
 }
+
+/*
+ * C26: room for who submits on this CPU, whose lane has none there, in one that nobody has come to
+ * for a while: from now on that is this CPU's. NULL: there is none near.
+ */
+struct segment *lane_move_in(struct lanes *lanes, struct lane *lane, bool far);
 
 /*
  * The next one that has been made, from *index on, *index being behind it then; NULL: no more. The

@@ -23,6 +23,7 @@ static void lane_init(struct lanes *lanes, struct lane *lane, struct segment *ne
                       struct segment *far)
 {
     lane->index = (uint32_t)(lane - lanes->room);
+    lane->cpu = lane->index;
     lane->first = near;
     store_relaxed(&lane->tail[0], near->slot);
     store_relaxed(&lane->tail[1], far->slot);
@@ -57,12 +58,14 @@ static void make_common(struct lanes *lanes)
 
     store_relaxed(&segment->slot[0], SLOT_CLOSED);
     lane_init(lanes, lanes->common, segment, segment);
-    for (unsigned i = 0; i <= lanes->count; i++)
+    for (unsigned i = 0; i <= lanes->count; i++) {
         store_relaxed(&lanes->lane[i], lanes->common);
+        store_relaxed(&lanes->home[i], lanes->common);
+    }
     or_seq(&lanes->claimed[lanes->common->index / LANES_A_WORD], lanes->common->used_bit);
 }
 
-/* The table, and behind it two maps. */
+/* Two tables, and behind them two maps. */
 int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve)
 {
     size_t table, map;
@@ -71,7 +74,7 @@ int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve)
         lanes->count *= 2;
     table = ((size_t)lanes->count + 1) * sizeof *lanes->lane;
     map = (lanes->count / LANES_A_WORD + 1) * sizeof *lanes->used;
-    lanes->memory = calloc(1, table + 2 * map);
+    lanes->memory = calloc(1, 2 * table + 2 * map);
     lanes->room = lanes->memory ? platform_map(room_size(lanes), CACHE_PAIR) : NULL;
     if (!lanes->room || segment_store_create(&lanes->store, firsts_of(lanes),
                                              firsts_of(lanes) + segments_for(reserve)) != 0) {
@@ -85,10 +88,13 @@ int lanes_create(struct lanes *lanes, unsigned cpus, size_t reserve)
     platform_advise_small(lanes->room, room_size(lanes));
     lanes->common = &lanes->room[lanes->count];
     lanes->lane = lanes->memory;
-    lanes->used = (_Atomic uint64_t *)(void *)((char *)lanes->memory + table);
-    lanes->claimed = (_Atomic uint64_t *)(void *)((char *)lanes->memory + table + map);
+    lanes->home = lanes->lane + lanes->count + 1;
+    lanes->used = (_Atomic uint64_t *)(void *)((char *)lanes->memory + 2 * table);
+    lanes->claimed = (_Atomic uint64_t *)(void *)((char *)lanes->memory + 2 * table + map);
     store_relaxed(&lanes->end, 0);
     store_relaxed(&lanes->making, 0);
+    store_relaxed(&lanes->moving, 0);
+    lanes->turn = 0;
     store_relaxed(&lanes->far_from, UINT64_MAX);
     make_common(lanes);
     return 0;
@@ -104,6 +110,7 @@ void lanes_destroy(struct lanes *lanes)
     lanes->room = NULL;
     lanes->memory = NULL;
     lanes->lane = NULL;
+    lanes->home = NULL;
     lanes->used = NULL;
     lanes->claimed = NULL;
     segment_store_destroy(&lanes->store);
@@ -130,15 +137,16 @@ static void make(struct lanes *lanes, unsigned index)
     lane_init(lanes, lane, near, far);
     segment_link(near, far);
     store_release(&lanes->lane[index], lane); /* pairs with lanes_at */
+    store_release(&lanes->home[index], lane); /* then: who leaves something there is found */
 }
 
-__attribute__((noinline)) struct lane *lane_make(struct lanes *lanes, unsigned index)
+__attribute__((noinline)) struct lane *lane_make(struct lanes *lanes, unsigned cpu)
 {
     if (load_relaxed(&lanes->common->closed)) /* so that stop does not wait for ever new ones */
         return lanes->common;
     add_seq(&lanes->making, 1); /* before `closed` is read: pairs with lanes_being_made */
-    if (!load_seq(&lanes->common->closed) && claim(lanes, index))
-        make(lanes, index);
+    if (!load_seq(&lanes->common->closed) && claim(lanes, cpu))
+        make(lanes, cpu);
     sub_acq_rel(&lanes->making, 1);
-    return lanes_at(lanes, index);
+    return lanes_of_cpu(lanes, cpu);
 }

@@ -189,7 +189,7 @@ HOT int submit_at_once(hwt_timer *timer, unsigned cpu, hwt_timeout *timeout, uin
     uint64_t empty;
 
     timeout->stamp = lane_stamp(index);
-    tail = lane_tail_for(&timer->lanes, lanes_at(&timer->lanes, index), deadline);
+    tail = lane_tail_for(&timer->lanes, lanes_of_cpu(&timer->lanes, index), deadline);
     if (unlikely(!lane_look(tail, &slot, &empty)))
         return submit(timer, timeout, deadline, handle);
     if (handle) { /* now, because the task may run, and look at it, before this returns */

@@ -157,28 +157,47 @@ static bool has_room(const struct segment *segment)
  * A stretch of the ring: what is found there need not be the nearest, and where nothing is, one
  * more for each stretch is a small part of what there is.
  */
-struct segment *segment_with_room(struct segment_store *store, struct segment *here,
-                                  struct survey *survey)
+struct segment *segment_with_room(struct survey *survey, struct segment **retired)
 {
-    struct segment *begin = load_acquire(&survey->at), *segment = begin, *retired = NULL;
+    struct segment *begin = load_acquire(&survey->at), *segment = begin;
     bool found = false;
 
+    *retired = NULL;
     for (unsigned steps = 0; !found && steps < ROOM_MOST; steps++) {
         segment = next_alike(segment);
         if (unlikely(load_relaxed(&segment->retired)))
-            retired = segment;
+            *retired = segment;
         else
             found = has_room(segment);
         if (segment == begin)
             break;
     }
     store_release(&survey->at, segment);
-    if (found)
-        return segment;
+    return found ? segment : NULL;
+}
+
+struct segment *segment_more(struct segment_store *store, struct segment *here,
+                             struct segment *retired)
+{
     if (!retired)
         return segment_add(store, here);
     use_again(retired);
     return retired;
+}
+
+/* What has retired may have no pages: to fill that would be to grow, too. */
+struct segment *segment_for_another(struct segment *here)
+{
+    struct segment *segment = here;
+
+    for (unsigned steps = 0; steps < ROOM_MOST; steps++) {
+        segment = next_alike(segment);
+        if (segment == here)
+            break;
+        if (!load_relaxed(&segment->retired) && has_room(segment))
+            return segment;
+    }
+    return NULL;
 }
 
 /* ---- fewer ---- */

@@ -290,9 +290,13 @@ struct survey {
 
 /* Those that are as far as `here` alone: a new one, linked in behind it. NULL: no memory. */
 struct segment *segment_add(struct segment_store *store, struct segment *here);
-/* One of the next few with room, or that was retired, or a new one. NULL: no memory. */
-struct segment *segment_with_room(struct segment_store *store, struct segment *here,
-                                  struct survey *survey);
+/* One of the next few that are in use and have room. NULL: none; one that was retired, or NULL. */
+struct segment *segment_with_room(struct survey *survey, struct segment **retired);
+/* That one in use again, or a new one behind `here`. NULL: no memory. */
+struct segment *segment_more(struct segment_store *store, struct segment *here,
+                             struct segment *retired);
+/* By who comes from another lane: if the ring has grown, one of the next few with room, or NULL. */
+struct segment *segment_for_another(struct segment *here);
 /* From so many groups of far segments to so many: enough to be told of, once for each doubling? */
 static inline bool segment_doubled(uint32_t before, uint32_t groups)
 {

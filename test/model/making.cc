@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A lane is made at its CPU's first use (C25, C21): lane_make, lanes_at, lanes_next_made,
- * lane_use_first, and beside them lane_submit, the common lane's spill, close_lanes and intake_all,
- * the look before a sleep, and who counts.
+ * A lane is made at its CPU's first use (C25, C21), and two CPUs may exchange theirs (C26):
+ * lane_make, lanes_at, lanes_of_cpu, lane_move_in, lanes_next_made, lane_use_first, and beside them
+ * lane_submit, the common lane's spill, close_lanes and intake_all, the look before a sleep, and
+ * who counts.
  *
- * Two threads submit, each on any of two CPUs, and count an end on any. A third one acts as the
- * worker: it publishes its plan and looks once more. A fourth one counts. The last one stops. What
- * was accepted must be found by stop, once, what was refused never; a deadline is seen by the look,
- * or its submitter sees the plan; who counts finds what returned calls have scheduled, and nothing
- * ended that was not; nobody sees a lane that is half made (`first`).
+ * Two threads submit, each on any of two CPUs, and count an end on any; some that have a lane leave
+ * it for the other CPU's before that. A third one acts as the worker: it publishes its plan and
+ * looks once more. A fourth one counts. The last one stops. What was accepted must be found by
+ * stop, once, what was refused never; a deadline is seen by the look, or its submitter sees the
+ * plan; who counts finds what returned calls have scheduled, and nothing ended that was not; nobody
+ * sees a lane that is half made (`first`).
  */
 #include "model.h"
 
@@ -33,6 +35,10 @@ enum {
     END_RAISED_LATE,
     END_RAISED_BY_STORE,
     END_READ_ACQUIRE,
+    HOME_PUBLISHED_FIRST,
+    HOME_PUBLISHED_RELAXED,
+    HOME_READ_RELAXED,
+    HOME_GIVEN_RELAXED,
 };
 
 static const model_case mutants[] = {
@@ -56,6 +62,10 @@ static const model_case mutants[] = {
     {END_RAISED_LATE, "end raised after the lane's bit was set"},
     {END_RAISED_BY_STORE, "... or by a store"},
     {END_READ_ACQUIRE, "end raised, and read, without an order"},
+    {HOME_PUBLISHED_FIRST, "lane given to its CPU before it is in the table"},
+    {HOME_PUBLISHED_RELAXED, "... or relaxed"},
+    {HOME_READ_RELAXED, "a CPU's lane read relaxed"},
+    {HOME_GIVEN_RELAXED, "a CPU given another's lane relaxed"},
 };
 
 enum corner {
@@ -73,6 +83,8 @@ enum corner {
     END_FOUND,
     DEADLINE_SEEN,
     PLAN_SEEN,
+    MOVED_IN,
+    MOVING_BY_OTHER,
     CORNERS,
 };
 
@@ -88,7 +100,8 @@ struct lane_model {
 
 struct making : rl::test_suite<making, THREADS> {
     lane_model lanes[LANES];
-    rl::atomic<unsigned> table[CPUS];
+    rl::atomic<unsigned> table[CPUS], home[CPUS], moving;
+    unsigned cpu_of[CPUS]; /* by who is moving */
     rl::atomic<unsigned> claimed, used, end, making_one, wake_before;
     rl::atomic<unsigned> returned; /* the application's: so many have been accepted */
     rl::atomic<unsigned> claimed_late[CPUS];
@@ -113,10 +126,12 @@ struct making : rl::test_suite<making, THREADS> {
         init(COMMON);
         for (unsigned i = 0; i < CPUS; i++) {
             store_relaxed(table[i], unsigned(COMMON));
+            store_relaxed(home[i], unsigned(COMMON));
+            cpu_of[i] = i;
             store_relaxed(claimed_late[i], 0u);
         }
         store_relaxed(claimed, 1u << COMMON);
-        for (auto *a : {&used, &end, &making_one, &wake_before, &returned})
+        for (auto *a : {&used, &end, &making_one, &moving, &wake_before, &returned})
             store_relaxed(*a, 0u);
         seen = NEVER;
         cancels = 0;
@@ -158,12 +173,35 @@ struct making : rl::test_suite<making, THREADS> {
         return !(or_seq(claimed, bit) & bit);
     }
 
+    unsigned of_cpu(unsigned cpu)
+    {
+        unsigned l =
+            mutant == HOME_READ_RELAXED ? load_relaxed(home[cpu]) : load_acquire(home[cpu]);
+
+        RL_ASSERT(lanes[l].first($) == 1 + l);
+        return l;
+    }
+
+    void give_home(unsigned cpu, unsigned l)
+    {
+        if (mutant == HOME_GIVEN_RELAXED)
+            store_relaxed(home[cpu], l);
+        else
+            store_release(home[cpu], l);
+    }
+
     void publish(unsigned i)
     {
+        if (mutant == HOME_PUBLISHED_FIRST)
+            store_release(home[i], i);
         if (mutant == PUBLISHED_RELAXED)
             store_relaxed(table[i], i);
         else
             store_release(table[i], i);
+        if (mutant == HOME_PUBLISHED_RELAXED)
+            store_relaxed(home[i], i);
+        else if (mutant != HOME_PUBLISHED_FIRST)
+            store_release(home[i], i);
     }
 
     void make_one(unsigned i)
@@ -212,16 +250,39 @@ struct making : rl::test_suite<making, THREADS> {
         else if (claim(i))
             make_one(i);
         else
-            model_corner(load_relaxed(table[i]) == COMMON ? BEING_MADE : MADE_BY_OTHER);
+            model_corner(load_relaxed(home[i]) == COMMON ? BEING_MADE : MADE_BY_OTHER);
         count_out();
-        return at(i);
+        return of_cpu(i);
     }
 
     unsigned own(unsigned i)
     {
-        unsigned l = at(i);
+        unsigned l = of_cpu(i);
 
         return l == COMMON ? make(i) : l;
+    }
+
+    /* There is no room in this lane: the other one, if it is there, or the same. */
+    unsigned move_in(unsigned l)
+    {
+        unsigned other = !l, cpu;
+
+        if (exchange_acq_rel(moving, 1u)) {
+            model_corner(MOVING_BY_OTHER);
+            return l;
+        }
+        if (at(other) == other) {
+            cpu = cpu_of[l];
+            cpu_of[l] = cpu_of[other];
+            cpu_of[other] = cpu;
+            give_home(cpu_of[l], l);
+            give_home(cpu_of[other], other);
+            model_corner(MOVED_IN);
+        } else {
+            other = l;
+        }
+        store_release(moving, 0u);
+        return other;
     }
 
     /* ---- submission ---- */
@@ -284,6 +345,9 @@ struct making : rl::test_suite<making, THREADS> {
     bool submit_to(unsigned l, unsigned id)
     {
         unsigned filled = id + 1, empty = 0, s = 0;
+
+        if (rl::rand(2))
+            l = move_in(l);
 
         while (!cas_seq(lanes[l].slot[s], empty, filled)) {
             RL_ASSERT(++s < SLOTS);

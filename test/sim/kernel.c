@@ -85,6 +85,7 @@ void sim_sleep(uint64_t ns)
 }
 
 bool sim_one_cpu, sim_wanders;
+unsigned sim_stays, sim_asks;
 size_t sim_no_maps_from = SIZE_MAX;
 void (*sim_pages_go)(void);
 
@@ -94,6 +95,8 @@ int sim_sched_getcpu(void)
         return 0;
     if (sim_wanders) /* without a rule that calls could keep time with */
         return (int)(++sim_current->asks_cpu * UINT32_C(2654435769) >> 31);
+    if (sim_stays)
+        return (int)(++sim_asks / sim_stays & 1);
     return (int)(sim_current->index & 1);
 }
 

@@ -693,6 +693,7 @@ void sim_run(struct history *history, void (*main)(void *arg), void *arg)
     sim_time_step = 1000;
     sim_clock_jumps = true;
     sim_one_cpu = sim_wanders = false;
+    sim_stays = sim_asks = 0;
     sim_now = UINT64_C(1000000000);
     memory_reset();
     kernel_reset();

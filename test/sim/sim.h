@@ -189,6 +189,8 @@ extern bool sim_clock_jumps; /* now and then far ahead */
 extern uint64_t sim_now;
 extern bool sim_one_cpu;           /* that all threads are on */
 extern bool sim_wanders;           /* otherwise: each goes from one CPU to the other */
+extern unsigned sim_stays;         /* or all of them do, after so many questions */
+extern unsigned sim_asks;          /* so many there were */
 extern size_t sim_no_maps_from;    /* maps of so many bytes fail */
 extern void (*sim_all_wait)(void); /* called before time passes because all wait */
 extern void (*sim_pages_go)(void); /* called when pages go back to the system */

@@ -30,6 +30,7 @@
 #define NOTICES_PER_WAKE 2u
 #define NOTICES_PER_PASS 2u
 #define LANE_REARMED     1u
+#define DESERTED_NS      1
 
 #define PASS_ON_FIRST   2
 #define SLAB_BATCH      2

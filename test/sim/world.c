@@ -1257,6 +1257,7 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
     sim_calm++;
     sim_one_cpu = world->one_cpu;
     sim_wanders = world->wanders;
+    sim_stays = world->stays;
     sim_no_maps_from = SIZE_MAX;
     sim_pages_go = oracle_pages_go;
     sim_all_wait = oracle_check_waits;

@@ -114,6 +114,7 @@ struct world {
     bool blocks_free;     /* ... and given back at once */
     bool one_cpu;         /* all are on it */
     bool wanders;         /* ... or each goes from one CPU to the other */
+    unsigned stays;       /* ... or all of them do, after so many questions where they are */
     bool hasty;           /* stopped as soon as the producers are done, or at once */
     bool quick;           /* time hardly passes but in naps */
     bool callers_clock;   /* which jumps ahead, and back */

@@ -500,6 +500,14 @@ static struct survey *survey(void)
     return &lane->survey[0];
 }
 
+/* As find_segment does where there is no other lane. */
+static struct segment *room_from(struct segment *here)
+{
+    struct segment *retired, *found = segment_with_room(survey(), &retired);
+
+    return found ? found : segment_more(&lanes.store, here, retired);
+}
+
 /* As a look sees it. */
 static void crowd(struct segment *segment)
 {
@@ -552,12 +560,12 @@ Test(lane, room_is_looked_for_a_stretch_at_a_time)
     make_ring();
     roomy = segment_next(lane->first);
     empty(roomy);
-    while ((found = segment_with_room(&lanes.store, lane->first, survey())) != roomy) {
+    while ((found = room_from(lane->first)) != roomy) {
         crowd(found);
         cr_assert_leq(++looks, RING / ROOM_MOST + 1);
     }
     cr_assert_leq(segments(), RING + looks);
-    cr_assert_eq(segment_with_room(&lanes.store, lane->first, survey())->far, false);
+    cr_assert_eq(room_from(lane->first)->far, false);
 }
 
 /* Every other one of those that a look begins with, and so many of all. */
@@ -585,23 +593,23 @@ Test(lane, room_is_told_by_few_slots_or_by_more)
     make_ring();
     next = segment_next(here);
     crowd_half(next, SAMPLES_TAKEN);
-    added = segment_with_room(&lanes.store, here, survey());
+    added = room_from(here);
     cr_assert_neq(added, next, "half of it is taken");
     crowd(added);
     store_release(&survey()->at, here);
     crowd_half(next, SAMPLES_TAKEN - 1);
-    cr_assert_eq(segment_with_room(&lanes.store, here, survey()), next);
+    cr_assert_eq(room_from(here), next);
     store_release(&survey()->at, here);
     empty(next);
     store_relaxed(&next->slot[0], packed_make(&node[0], 0));
     for (size_t i = 1; i < SAMPLES; i += SAMPLES / SAMPLES_FIRST) /* none of the few */
         store_relaxed(&next->slot[i * (LANE_SLOTS / SAMPLES)], packed_make(&node[i], 0));
-    cr_assert_eq(segment_with_room(&lanes.store, here, survey()), next);
+    cr_assert_eq(room_from(here), next);
     store_release(&survey()->at, here);
     empty(next);
     for (size_t i = 0; i < SAMPLES; i += SAMPLES / SAMPLES_FIRST) /* the few, and no others */
         store_relaxed(&next->slot[i * (LANE_SLOTS / SAMPLES)], packed_make(&node[i], 0));
-    cr_assert_neq(segment_with_room(&lanes.store, here, survey()), next);
+    cr_assert_neq(room_from(here), next);
 }
 
 /* No call goes far: where only what was retired is near, that is used again, or the same. */
@@ -612,7 +620,7 @@ Test(lane, what_was_retired_is_used_again)
         store_relaxed(&s->retired, s->far ? 0 : 1);
     cr_assert_eq(segment_after(lane->first, survey()), lane->first);
     cr_assert_eq(in_use(), 1);
-    cr_assert_neq(segment_with_room(&lanes.store, lane->first, survey()), lane->first);
+    cr_assert_neq(room_from(lane->first), lane->first);
     cr_assert_eq(segments(), RING, "no new one");
     cr_assert_eq(in_use(), 2);
     store_relaxed(&lane->first->retired, 1);
@@ -922,7 +930,7 @@ void __wrap_platform_release_pages(void *memory, size_t size)
 static void use_the_next_again(void)
 {
     store_release(&survey()->at, lane->first);
-    cr_assert_eq(segment_with_room(&lanes.store, lane->first, survey()), next_of(lane->first));
+    cr_assert_eq(room_from(lane->first), next_of(lane->first));
 }
 
 /* G6: what is used again while its pages go gives them back when it has retired once more. */
