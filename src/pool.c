@@ -44,7 +44,8 @@ void pool_flush(void)
  * other chance (only so many rounds of destructors are made), and it never comes if there is no key
  * left in the process. Then the thread keeps nothing: it borrows one block at a time, and gives
  * each straight to a depot. So it does at first, too: this may be the last round already, whatever
- * pthread_setspecific says, and who comes in that does little more.
+ * pthread_setspecific says, and who comes in that does little more. And so it does where very many
+ * threads keep some already: what all of them keep is nobody's, however many they are (G6).
  *
  * The key is deleted when the library is unloaded, because its destructor is then gone. That also
  * happens when the process exits, with other threads still at work: they keep what they have.
@@ -53,11 +54,14 @@ void pool_flush(void)
 #define KEY_GONE UINT64_MAX
 static _Atomic uint64_t flush_key;
 
+_Atomic uint32_t pool_keepers;
+
 static void at_thread_end(void *mine)
 {
     (void)mine;
     pool_flush();
     pool_magazine.keeping = KEEP_NOTHING;
+    sub_relaxed(&pool_keepers, 1);
 }
 
 static void make_key(void)
@@ -87,9 +91,11 @@ static bool may_keep(void)
     } else if (unlikely(m->keeping == KEEP_UNKNOWN)) {
         uint64_t key = load_acquire(&flush_key);
         int saved = errno; /* it may need malloc, which may try one thing before another */
-        if (key != NO_KEY && key != KEY_GONE &&
-            pthread_setspecific((pthread_key_t)(key - 1), m) == 0)
+        if (key != NO_KEY && key != KEY_GONE && load_relaxed(&pool_keepers) < KEEPERS_MOST &&
+            pthread_setspecific((pthread_key_t)(key - 1), m) == 0) {
             m->keeping = KEEP_UNTIL_END;
+            add_relaxed(&pool_keepers, 1);
+        }
         errno = saved;
     }
     return m->keeping == KEEP_UNTIL_END;

@@ -33,6 +33,8 @@ struct magazine {
     uint32_t passed_on; /* blocks that it borrowed or gave at first */
 };
 extern HIDDEN _Thread_local struct magazine pool_magazine;
+/* So many keep some until their end; changed by these, and in a forked child. A hint. */
+extern HIDDEN _Atomic uint32_t pool_keepers;
 
 /* The rest of the next two: an empty magazine, and one without room. */
 bool pool_refill(void);

@@ -388,6 +388,7 @@ void pool_after_fork(bool child)
         return;
     reservations = NULL;
     store_relaxed(&reserved, 0);
+    store_relaxed(&pool_keepers, pool_magazine.keeping == KEEP_UNTIL_END); /* this thread alone */
     if (load_relaxed(&ease.busy)) /* who was at it is not in the child */
         memset(ease.bin, 0, sizeof ease.bin);
     store_relaxed(&ease.busy, 0);

@@ -38,6 +38,7 @@
 /* pool and slabs */
 #define SLAB_BATCH      32    /* blocks that go round together */
 #define PASS_ON_FIRST   32    /* blocks that a thread takes and gives before it keeps any */
+#define KEEPERS_MOST    2048  /* threads that keep some: 8 MB */
 #define CARVE_MOST      32    /* of which so many are carved at once for a CPU: 64 KB ... */
 #define CARVE_ALL       512   /* ... as long as it is not more for all the CPUs together, ... */
 #define CARVE_LEAST     8     /* ... but so many anyway */

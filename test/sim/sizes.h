@@ -33,6 +33,7 @@
 #define DESERTED_NS      1
 
 #define PASS_ON_FIRST   2
+#define KEEPERS_MOST    4
 #define SLAB_BATCH      2
 #define CARVE_MOST      2
 #define CARVE_ALL       4

@@ -183,6 +183,45 @@ Test(pool, a_thread_that_ends_leaves_its_blocks)
     free(hand.block);
 }
 
+static void *see_if_kept(void *kept)
+{
+    struct hand hand = hand_of(1000);
+
+    take_many(&hand, 1000);
+    give_down_to(&hand, 0);
+    free(hand.block);
+    *(bool *)kept = pool_magazine.head != NULL;
+    return NULL;
+}
+
+/*
+ * G6: of very many threads not all keep blocks, however many there are; when some have ended others
+ * do.
+ */
+Test(pool, many_threads_keep_no_more_than_some)
+{
+    bool kept = false;
+
+    in_another_thread(see_if_kept, &kept);
+    cr_assert(kept);
+    cr_assert_eq(load_relaxed(&pool_keepers), 0, "it has ended");
+    store_relaxed(&pool_keepers, KEEPERS_MOST);
+    in_another_thread(see_if_kept, &kept);
+    cr_assert_not(kept);
+    cr_assert_eq(load_relaxed(&pool_keepers), KEEPERS_MOST);
+    see_if_kept(&kept);
+    cr_assert_not(kept);
+    store_relaxed(&pool_keepers, KEEPERS_MOST - 1);
+    see_if_kept(&kept);
+    cr_assert(kept);
+    cr_assert_eq(load_relaxed(&pool_keepers), KEEPERS_MOST);
+    in_another_thread(see_if_kept, &kept);
+    cr_assert_not(kept);
+    pool_before_fork();
+    pool_after_fork(true);
+    cr_assert_eq(load_relaxed(&pool_keepers), 1, "this one is alone in a child");
+}
+
 /* Taken here, given there, again and again: goes round instead of growing (G6). */
 Test(pool, one_way_traffic_goes_round)
 {
