@@ -84,7 +84,7 @@ void sim_sleep(uint64_t ns)
     sim_wait((uintptr_t)&ns, ns > UINT64_MAX - sim_now ? UINT64_MAX : sim_now + ns, "a nap");
 }
 
-bool sim_one_cpu, sim_wanders;
+bool sim_one_cpu, sim_wanders, sim_no_chunks;
 unsigned sim_stays, sim_asks;
 size_t sim_no_maps_from = SIZE_MAX;
 void (*sim_pages_go)(void);
@@ -368,7 +368,7 @@ void *sim_calloc(size_t count, size_t size)
 void *sim_aligned_alloc(size_t alignment, size_t size)
 {
     sim_point(PC, 0);
-    return fails() ? NULL : memory_take(size, alignment);
+    return sim_no_chunks || fails() ? NULL : memory_take(size, alignment);
 }
 
 void sim_free(void *memory)

@@ -192,6 +192,7 @@ extern bool sim_wanders;           /* otherwise: each goes from one CPU to the o
 extern unsigned sim_stays;         /* or all of them do, after so many questions */
 extern unsigned sim_asks;          /* so many there were */
 extern size_t sim_no_maps_from;    /* maps of so many bytes fail */
+extern bool sim_no_chunks;         /* nor is there memory for anything else that is aligned */
 extern void (*sim_all_wait)(void); /* called before time passes because all wait */
 extern void (*sim_pages_go)(void); /* called when pages go back to the system */
 

@@ -1259,6 +1259,7 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
     sim_wanders = world->wanders;
     sim_stays = world->stays;
     sim_no_maps_from = SIZE_MAX;
+    sim_no_chunks = false;
     sim_pages_go = oracle_pages_go;
     sim_all_wait = oracle_check_waits;
     SIM_CHECK(create(&oracle.timer, world, program->hashed) == 0, "create fails");
@@ -1268,6 +1269,7 @@ static void begin(unsigned *producers, unsigned *others, unsigned *other_count)
         reserve_twice(world);
     oracle.created = true;
     sim_no_maps_from = world->no_segments ? SEGMENT_SIZE : SIZE_MAX;
+    sim_no_chunks = world->no_chunks;
     sim_forbidden_lock = world->not_started ? NULL : &oracle.timer->mutex;
     take_blocks(0, world->blocks);
     give_blocks(0, world->blocks, 0);
@@ -1357,6 +1359,7 @@ void world_main(void *arg)
         settle();
     sim_fail_one_in = 0;
     sim_no_maps_from = SIZE_MAX;
+    sim_no_chunks = false;
     stop();
     while (other_count > run->world->executor_threads) /* the loop; jobs outlive the timer */
         sim_join(others[--other_count]);

@@ -122,6 +122,7 @@ struct world {
     bool hooks;           /* timeouts have one */
     bool releases;        /* so do they of these, every other one */
     bool no_segments;     /* there is no memory for more of them */
+    bool no_chunks;       /* nor for any of these */
     bool pages_stay;      /* the system keeps some that could go */
     bool faults;          /* the system's calls fail now and then */
     bool ends_threads;    /* tasks may end their thread */
