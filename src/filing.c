@@ -54,8 +54,10 @@ void file_reclaim_all(hwt_timer *timer)
     hwt_timeout *timeout, *popped[WHEEL_POP];
     unsigned count;
 
-    while ((timeout = fellows_pop(&w->later)) != NULL)
+    while ((timeout = fellows_pop(&w->later_listed)) != NULL)
         reclaim_or_bury(timer, timeout);
+    while ((timeout = wheel_pop_beside(w->wheel, &w->later)) != NULL)
+        reclaim(timer, timeout);
     while ((timeout = fellows_pop(&w->shelf)) != NULL)
         reclaim(timer, timeout);
     while ((timeout = wheel_pop_beside(w->wheel, &w->dispatched)) != NULL)
@@ -106,18 +108,22 @@ void file_raise_bound(hwt_timer *timer, uint64_t deadline)
 
 /* ---- into the wheel, or aside ---- */
 
-static void lower_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)
+/* Without a slot: it is listed. */
+static void lower_later(struct worker *w, struct sighting put)
 {
-    if (!w->later || deadline < w->later_earliest) {
-        w->later_earliest = deadline;
-        w->later_first = timeout;
-    }
+    if (!w->any_later || put.deadline < w->later_first.deadline)
+        w->later_first = put;
+    w->any_later = true;
 }
 
 static void put_later(struct worker *w, hwt_timeout *timeout, uint64_t deadline)
 {
-    lower_later(w, timeout, deadline);
-    fellows_push(&w->later, timeout, PLACE_LATER);
+    struct sighting put = {NULL, packed_of_key(timeout, 0), deadline};
+
+    put.slot = wheel_put_beside(w->wheel, &w->later, timeout);
+    if (unlikely(!put.slot))
+        fellows_push(&w->later_listed, timeout, PLACE_LATER);
+    lower_later(w, put);
 }
 
 static bool goes_back(const struct worker *w, const hwt_timeout *timeout)
@@ -170,12 +176,14 @@ void file_in_order(hwt_timer *timer, hwt_timeout *timeout)
         wheel_insert(w->wheel, timeout, deadline);
 }
 
-void file_later_ones(hwt_timer *timer)
+void file_what_waited(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
     hwt_timeout *timeout;
 
-    while ((timeout = fellows_pop(&w->later)) != NULL) {
+    w->any_later = false;
+    wheel_file_beside(w->wheel, &w->later);
+    while ((timeout = fellows_pop(&w->later_listed)) != NULL) {
         if (unlikely(timeout->place == PLACE_NOTICED))
             file_bury(timer, timeout);
         else
@@ -183,23 +191,31 @@ void file_later_ones(hwt_timer *timer)
     }
 }
 
+/* Does it wait still, and has it that deadline? The slot last (S3). */
+static bool is_first_later(const struct sighting *first)
+{
+    const hwt_timeout *timeout = packed_timeout(first->packed);
+
+    if (!timeout || timeout_deadline(timeout) != first->deadline)
+        return false;
+    return first->slot ? slot_still_holds(first->slot, first->packed)
+                       : timeout->place == PLACE_LATER;
+}
+
 uint64_t file_look_at_later(hwt_timer *timer)
 {
     struct worker *w = &timer->worker;
-    const hwt_timeout *first = w->later_first;
+    struct sighting *first = &w->later_first;
 
-    if (first && first->place == PLACE_LATER && timeout_deadline(first) == w->later_earliest)
-        return w->later_earliest;
-    w->later_first = NULL;
-    w->later_earliest = UINT64_MAX;
-    for (hwt_timeout *timeout = w->later; timeout; timeout = fellow_next(timeout)) {
+    if (is_first_later(first))
+        return first->deadline;
+    *first = wheel_first_beside(w->wheel, &w->later);
+    for (hwt_timeout *timeout = w->later_listed; timeout; timeout = fellow_next(timeout)) {
         uint64_t deadline = timeout_deadline(timeout); /* read once: it may be moved meanwhile */
-        if (timeout->place == PLACE_LATER && deadline < w->later_earliest) {
-            w->later_earliest = deadline;
-            w->later_first = timeout;
-        }
+        if (timeout->place == PLACE_LATER && deadline < first->deadline)
+            *first = (struct sighting){NULL, packed_of_key(timeout, 0), deadline};
     }
-    return w->later_earliest;
+    return first->deadline;
 }
 
 /* ---- with the executor ---- */
@@ -275,7 +291,8 @@ void file_visit(hwt_timer *timer, bucket_see *see, void *context)
 
     timer_check_acting(timer);
     put_agenda_off(timer);
-    for (const hwt_timeout *timeout = w->later; timeout; timeout = fellow_next(timeout))
+    wheel_visit_beside(w->wheel, &w->later, see, context);
+    for (const hwt_timeout *timeout = w->later_listed; timeout; timeout = fellow_next(timeout))
         see(context, timeout);
     for (const hwt_timeout *timeout = w->shelf; timeout; timeout = fellow_next(timeout))
         see(context, timeout);
@@ -333,7 +350,7 @@ bool file_take_nudged(hwt_timer *timer, hwt_timeout *timeout)
     struct worker *w = &timer->worker;
 
     switch ((enum timeout_place)timeout->place) {
-    case PLACE_LATER: return false; /* its turn comes with the next pass in any case */
+    case PLACE_LATER: return false; /* listed: its turn comes with the next pass in any case */
     case PLACE_ADRIFT: w->adrift--; break;
     case PLACE_UNMET: break;
     case PLACE_SHELF: fellows_remove(&w->shelf, timeout); break;
@@ -345,7 +362,8 @@ bool file_take_nudged(hwt_timer *timer, hwt_timeout *timeout)
 
 void file_nudged_later(hwt_timer *timer, hwt_timeout *timeout)
 {
-    lower_later(&timer->worker, timeout, timeout_deadline(timeout));
+    lower_later(&timer->worker,
+                (struct sighting){NULL, packed_of_key(timeout, 0), timeout_deadline(timeout)});
 }
 
 void file_bury_noticed(hwt_timer *timer)

@@ -18,12 +18,17 @@ void file_batch(hwt_timer *timer, const struct wheel_batch *batch);
 /* The same for one that was there before the pass: if due, it is run in this pass, in its turn. */
 void file_in_order(hwt_timer *timer, hwt_timeout *timeout);
 /* A pass begins: what waited for it goes into the wheel. */
-void file_later_ones(hwt_timer *timer);
+void file_what_waited(hwt_timer *timer);
+static inline void file_later_ones(hwt_timer *timer)
+{
+    if (unlikely(timer->worker.any_later))
+        file_what_waited(timer);
+}
 /* The earliest deadline of those that wait for it; UINT64_MAX: none does. */
 uint64_t file_look_at_later(hwt_timer *timer);
 static inline uint64_t file_later_earliest(hwt_timer *timer)
 {
-    return unlikely(timer->worker.later != NULL) ? file_look_at_later(timer) : UINT64_MAX;
+    return unlikely(timer->worker.any_later) ? file_look_at_later(timer) : UINT64_MAX;
 }
 
 /* With the executor from now on. */

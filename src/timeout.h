@@ -107,7 +107,7 @@ enum timeout_place {
     PLACE_LARGE = 3,   /* ... or in a large one; these three are stale once it is taken out */
     PLACE_LISTED = 4,  /* for want of memory: in a list of the wheel's, by `where` */
     PLACE_AGENDA = 5,  /* in the agenda's front, as the others with a stale place */
-    PLACE_LATER = 6,   /* in the list of those that wait for the next pass, by `where` */
+    PLACE_LATER = 6,   /* for the next pass; for want of memory in a list, by `where` */
     PLACE_SHELF = 7,   /* with the executor; for want of memory in a list, by `where` */
     PLACE_NOTICED = 8, /* its notice came while it was where it cannot be taken out of at once */
     PLACE_ADRIFT = 9,  /* met, held by nothing: in the worker's hand, or awaiting its notice */

@@ -88,9 +88,10 @@ struct worker {
     struct wheel *wheel;
     struct bucket dispatched;    /* with the executor ... */
     hwt_timeout *shelf;          /* ... and those for which there was no memory, by `where` */
-    hwt_timeout *later;          /* for the next pass, by `where` */
-    uint64_t later_earliest;     /* no deadline of these was below when they were put there ... */
-    hwt_timeout *later_first;    /* ... and this one had it */
+    struct bucket later;         /* for the next pass ... */
+    hwt_timeout *later_listed;   /* ... and those for which there was no memory, by `where` */
+    struct sighting later_first; /* no deadline of these was below its when they were put there */
+    bool any_later;              /* there may be some */
     uint64_t adrift;             /* met, held by nothing: as many notices or nudges are to come */
     uint64_t pass_limit, passed; /* see above, as the next four */
     uint64_t now, coarse, planned, paid_until;

@@ -209,9 +209,14 @@ uint64_t wheel_next_call(struct wheel *wheel);
  */
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest);
 
-/* A bucket beside the wheel, of its chunks. False: no memory for a chunk; nothing happened. */
-bool wheel_put_beside(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout);
+/* A bucket beside the wheel, of its chunks. The slot; NULL: no memory for one, nothing happened. */
+_Atomic uint64_t *wheel_put_beside(struct wheel *wheel, struct bucket *bucket,
+                                   hwt_timeout *timeout);
 hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket);
+/* All of it into the wheel. */
+void wheel_file_beside(struct wheel *wheel, struct bucket *bucket);
+/* The one with the earliest deadline; UINT64_MAX: it is empty. */
+struct sighting wheel_first_beside(struct wheel *wheel, struct bucket *bucket);
 /* Looks as far as the first. */
 bool wheel_has_beside(struct wheel *wheel, struct bucket *bucket);
 

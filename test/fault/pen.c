@@ -124,6 +124,41 @@ static void rearm_in_a_pass(hwt_wheel_kind wheel)
     STRESS_OK(hwt_timer_destroy(timer));
 }
 
+/* ---- re-armed for now, and then cancelled, or moved (G2, G6) ---- */
+static hwt_timeout *waiting[MANY];
+
+static void rearm_once(hwt_timeout *timeout, void *arg)
+{
+    (void)arg;
+    if (runs++ < MANY)
+        STRESS_CHECK(hwt_timeout_reschedule(timeout, 0), "a re-arm");
+}
+
+static void end_while_it_waits(hwt_wheel_kind wheel)
+{
+    create(wheel, NULL);
+    runs = 0;
+    for (int i = 0; i < MANY; i++)
+        STRESS_OK(hwt_new_timeout(timer, rearm_once, NULL, 0, &waiting[i]));
+    arm(0, true);
+    STRESS_CHECK(hwt_timer_advance(timer) == MANY, "all run");
+    for (int i = 0; i < MANY; i++) {
+        if (i % 2)
+            STRESS_CHECK(hwt_timeout_cancel(waiting[i]), "it was pending");
+        else
+            STRESS_CHECK(hwt_timeout_reschedule_at(waiting[i], HWT_SEC(1) - (uint64_t)i), "too");
+        STRESS_CHECK(hwt_timer_next_deadline(timer) == HWT_SEC(1) - (uint64_t)(i / 2 * 2), "next");
+        hwt_timeout_unref(waiting[i]);
+    }
+    STRESS_CHECK(hwt_timer_advance(timer) == MANY / 2, "the others run");
+    injected += atomic_load(&failed);
+    disarm();
+    STRESS_CHECK(hwt_timer_next_deadline(timer) == UINT64_MAX, "nothing is left");
+    STRESS_OK(hwt_timer_stop(timer, NULL));
+    stress_check_balance(timer);
+    STRESS_OK(hwt_timer_destroy(timer));
+}
+
 /* ---- a visit (G2, C18) ---- */
 enum { SHOWN = 900 };
 
@@ -169,7 +204,8 @@ int main(int argc, char **argv)
     for (int wheel = 0; wheel < 2; wheel++) {
         stop_beside_an_executor((hwt_wheel_kind)wheel);
         rearm_in_a_pass((hwt_wheel_kind)wheel);
+        end_while_it_waits((hwt_wheel_kind)wheel);
         visit_what_was_sorted((hwt_wheel_kind)wheel);
     }
-    return stress_end("fault_pen", "6 scenarios, %" PRIu64 " refusals of memory", injected);
+    return stress_end("fault_pen", "8 scenarios, %" PRIu64 " refusals of memory", injected);
 }

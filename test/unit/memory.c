@@ -123,6 +123,117 @@ WHEEL_TEST(memory, is_used_again_at_once)
     rig_close(&r);
 }
 
+/* ---- what waits for the next pass ---- */
+
+enum { WAITING = 200 };
+
+typedef struct waiting {
+    rig rig;
+    hwt_timeout *timeout[WAITING];
+    unsigned ran;
+} waiting;
+
+/* All but the first `from`: each out of its bucket by this thread, and its block is the next's. */
+static void reuse_at_once(waiting *w, unsigned from)
+{
+    for (unsigned i = from; i < WAITING; i++) {
+        uintptr_t address = (uintptr_t)w->timeout[i];
+        hwt_timeout *next = NULL;
+        cr_assert(hwt_timeout_cancel(w->timeout[i]));
+        hwt_timeout_unref(w->timeout[i]);
+        cr_assert_eq(hwt_new_timeout(w->rig.timer, noop_task, NULL, HWT_SEC(9), &next), 0);
+        cr_assert_eq((uintptr_t)next, address, "G6: of number %u", i);
+        cr_assert(hwt_timeout_cancel(next));
+        hwt_timeout_unref(next);
+    }
+    cr_assert_eq(hwt_timer_pending(w->rig.timer), 0);
+}
+
+/* In the agenda: half of a tick has run, the other half is not due yet. */
+static void open_half_a_tick(waiting *w, hwt_wheel_kind wheel)
+{
+    hwt_timeout *due = NULL;
+
+    cr_assert_eq(rig_start(&w->rig, wheel, EPOCH), 0);
+    for (unsigned i = 0; i < WAITING; i++)
+        cr_assert_eq(hwt_new_timeout(w->rig.timer, noop_task, w, 10 + i % 7, &w->timeout[i]), 0);
+    cr_assert_eq(hwt_new_timeout(w->rig.timer, noop_task, NULL, 1, &due), 0);
+    cr_assert_eq(rig_advance_by(&w->rig, 5), 1);
+    hwt_timeout_unref(due);
+}
+
+static void pass_by(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+/* G6: put off for a visit, which has returned, or is on. */
+WHEEL_TEST(memory, is_used_again_where_a_visit_has_put_it)
+{
+    waiting w = {0};
+
+    open_half_a_tick(&w, wheel);
+    cr_assert_eq(hwt_timer_visit(w.rig.timer, pass_by, NULL), WAITING);
+    reuse_at_once(&w, 0);
+    cr_assert_eq(hwt_timer_next_deadline(w.rig.timer), UINT64_MAX);
+    cr_assert_eq(rig_advance_by(&w.rig, HWT_SEC(10)), 0);
+    rig_close(&w.rig);
+}
+
+/* The one that is shown is out of its bucket meanwhile. */
+static void reuse_others(hwt_timeout *timeout, void *arg)
+{
+    waiting *w = arg;
+    unsigned shown = 0;
+
+    while (w->timeout[shown] != timeout)
+        shown++;
+    w->timeout[shown] = w->timeout[0];
+    w->timeout[0] = timeout;
+    cr_assert(hwt_timeout_cancel(timeout));
+    hwt_timeout_unref(timeout);
+    reuse_at_once(w, 1);
+}
+
+WHEEL_TEST(memory, is_used_again_while_a_visit_is_on)
+{
+    waiting w = {0};
+
+    open_half_a_tick(&w, wheel);
+    cr_assert_eq(hwt_timer_visit(w.rig.timer, reuse_others, &w), 1);
+    cr_assert_eq(rig_advance_by(&w.rig, HWT_SEC(10)), 0);
+    rig_close(&w.rig);
+}
+
+/* The last of them takes its time. */
+static void rearm_for_now(hwt_timeout *timeout, void *arg)
+{
+    waiting *w = arg;
+
+    if (++w->ran < WAITING) {
+        cr_assert(hwt_timeout_reschedule(timeout, 0));
+        return;
+    }
+    cr_assert_eq(timeout, w->timeout[0]);
+    hwt_timeout_unref(timeout);
+    reuse_at_once(w, 1);
+}
+
+/* G6: re-armed for now, while a task is on. */
+WHEEL_TEST(memory, is_used_again_when_rearmed_in_the_pass)
+{
+    waiting w = {0};
+
+    cr_assert_eq(rig_start(&w.rig, wheel, EPOCH), 0);
+    for (unsigned i = WAITING; i-- > 0;)
+        cr_assert_eq(hwt_new_timeout(w.rig.timer, rearm_for_now, &w, HWT_MSEC(5), &w.timeout[i]),
+                     0);
+    cr_assert_eq(rig_advance_by(&w.rig, HWT_MSEC(5)), WAITING);
+    cr_assert_eq(rig_advance_by(&w.rig, HWT_SEC(10)), 0);
+    rig_close(&w.rig);
+}
+
 /* ---- a large table ---- */
 
 /* G6: it has gone round, with a timeout for each page that so many buckets would take. */

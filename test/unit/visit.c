@@ -97,6 +97,141 @@ WHEEL_TEST(visit, changes_nothing)
     rig_close(&r);
 }
 
+/* ---- a tick that has run in part: what the agenda holds is put off for a visit ---- */
+
+enum { CROWD = 5000 };
+
+typedef struct due {
+    hwt_timeout *timeout;
+    uint64_t deadline;
+    unsigned number; /* in the order of submission */
+    bool moved, over;
+} due;
+
+static struct {
+    rig r;
+    due due[CROWD], last; /* to run; in this advance */
+    unsigned submitted;
+    uint64_t state;
+} crowd;
+
+static void run_in_order(hwt_timeout *timeout, void *arg)
+{
+    due *d = arg, *last = &crowd.last;
+    bool in_turn = last->number < d->number || last->moved || d->moved;
+
+    cr_assert(!d->over && d->timeout == timeout);
+    cr_assert_leq(d->deadline, crowd.r.clock.now);
+    cr_assert(last->deadline < d->deadline || (last->deadline == d->deadline && in_turn), "G15");
+    d->over = true;
+    *last = *d;
+}
+
+static void set_due(due *d, uint64_t deadline)
+{
+    d->deadline = deadline;
+    d->number = ++crowd.submitted;
+    d->moved = d->over = false;
+}
+
+static void move_to(due *d, uint64_t deadline)
+{
+    cr_assert(hwt_timeout_reschedule_at(d->timeout, deadline));
+    d->deadline = deadline;
+    d->moved = true;
+}
+
+/* One that has ended, in the tick that is on. */
+static void renew_any(void)
+{
+    due *d = &crowd.due[test_random_below(&crowd.state, CROWD)];
+    uint64_t delay = test_random_below(&crowd.state, TICK / 4);
+
+    if (!d->over)
+        return;
+    cr_assert_eq(hwt_timeout_renew(&d->timeout, NULL, delay), 0);
+    set_due(d, crowd.r.clock.now + delay);
+}
+
+static void change_one(hwt_timeout *timeout, void *arg)
+{
+    due *d = hwt_timeout_arg(timeout);
+    uint64_t now = crowd.r.clock.now, left = d->deadline - now;
+
+    (void)arg;
+    cr_assert(!d->over);
+    switch (test_random_below(&crowd.state, 8)) {
+    case 0:
+        cr_assert(hwt_timeout_cancel(timeout));
+        d->over = true;
+        break;
+    case 1: move_to(d, now + test_random_below(&crowd.state, left + 1)); break;
+    case 2: move_to(d, d->deadline + test_random_below(&crowd.state, TICK / 8)); break;
+    case 3: move_to(d, d->deadline + 5 * TICK); break;
+    case 4: renew_any(); break;
+    default: break;
+    }
+}
+
+static uint64_t earliest_due(int64_t *pending)
+{
+    uint64_t earliest = UINT64_MAX;
+
+    *pending = 0;
+    for (size_t i = 0; i < CROWD; i++) {
+        if (crowd.due[i].over)
+            continue;
+        ++*pending;
+        if (crowd.due[i].deadline < earliest)
+            earliest = crowd.due[i].deadline;
+    }
+    return earliest;
+}
+
+static void advance_in_order(uint64_t now)
+{
+    int64_t before, after;
+
+    crowd.last = (due){0};
+    earliest_due(&before);
+    cr_assert_geq(rig_advance_to(&crowd.r, now), 0);
+    cr_assert_gt(earliest_due(&after), now);
+    cr_assert_eq(hwt_timer_pending(crowd.r.timer), (uint64_t)after);
+}
+
+/* Whatever is cancelled, moved or renewed while it is put off, or afterwards (G2, G15). */
+WHEEL_TEST(visit, what_is_put_off_keeps_its_order)
+{
+    int64_t pending;
+
+    crowd.state = test_seed("put off");
+    cr_assert_eq(rig_start(&crowd.r, wheel, 0), 0);
+    for (size_t i = 0; i < CROWD; i++) { /* some alike */
+        due *d = &crowd.due[i];
+        set_due(d, 100 * (1 + test_random_below(&crowd.state, TICK / 100)));
+        cr_assert_eq(hwt_new_timeout_at(crowd.r.timer, run_in_order, d, d->deadline, &d->timeout),
+                     0);
+    }
+    for (unsigned step = 1; step < 8; step++) {
+        advance_in_order(step * TICK / 8);
+        earliest_due(&pending);
+        cr_assert_eq(hwt_timer_visit(crowd.r.timer, change_one, NULL), pending);
+        cr_assert_eq(hwt_timer_next_deadline(crowd.r.timer), earliest_due(&pending));
+        for (unsigned i = 0; i < CROWD / 100; i++) {
+            due *d = &crowd.due[test_random_below(&crowd.state, CROWD)];
+            if (!d->over)
+                change_one(d->timeout, NULL);
+        }
+        cr_assert_eq(hwt_timer_next_deadline(crowd.r.timer), earliest_due(&pending));
+    }
+    for (unsigned step = 2; step < 200; step++)
+        advance_in_order(step * TICK / 2);
+    cr_assert_eq(earliest_due(&pending), UINT64_MAX, "one is lost");
+    for (size_t i = 0; i < CROWD; i++)
+        hwt_timeout_unref(crowd.due[i].timeout);
+    rig_close(&crowd.r);
+}
+
 static void act(hwt_timeout *timeout, void *arg)
 {
     unsigned *n = arg;
