@@ -14,12 +14,18 @@
 
 /* ---- by who is `moving` ---- */
 
-/* Since somebody looked, and that is some time ago. */
+/* A few have come at most since somebody looked: those there are on every CPU. */
+static bool is_near(const lane_slot *tail, const lane_slot *seen)
+{
+    return (uintptr_t)tail - (uintptr_t)seen < DESERTED_SLOTS * sizeof(lane_slot);
+}
+
+/* ... and that is some time ago. */
 static bool is_deserted(struct lane *lane, uint64_t now)
 {
     lane_slot *near = load_acquire(&lane->tail[0]), *far = load_acquire(&lane->tail[1]);
 
-    if (near == lane->seen[0] && far == lane->seen[1])
+    if (is_near(near, lane->seen[0]) && is_near(far, lane->seen[1]))
         return now - lane->seen_at >= DESERTED_NS;
     lane->seen[0] = near;
     lane->seen[1] = far;
@@ -27,18 +33,21 @@ static bool is_deserted(struct lane *lane, uint64_t now)
     return false;
 }
 
-/* One of the next few lanes. */
+/* In one of the next few lanes. */
 static struct segment *find_deserted(struct lanes *lanes, const struct lane *own, bool far)
 {
     struct segment *found = NULL;
+    unsigned looks = 8 * SURVEY_MOST; /* at lanes and segments, mostly a cache line each */
     uint64_t now = clock_coarse();
 
-    for (unsigned looks = 0; !found && looks < SURVEY_MOST; looks++) {
+    while (!found && looks > 0) {
         struct lane *lane = lanes_next_used(lanes, &lanes->turn);
+        looks--;
         if (!lane)
             lanes->turn = 0;
         else if (lane != own && lane != lanes->common && is_deserted(lane, now))
-            found = segment_for_another(segment_of(load_acquire(&lane->tail[far])));
+            found = segment_for_another(segment_of(load_acquire(&lane->tail[far])),
+                                        &lane->survey[far], &looks);
     }
     return found;
 }

@@ -45,7 +45,8 @@ void pool_flush(void)
  * left in the process. Then the thread keeps nothing: it borrows one block at a time, and gives
  * each straight to a depot. So it does at first, too: this may be the last round already, whatever
  * pthread_setspecific says, and who comes in that does little more. And so it does where very many
- * threads keep some already: what all of them keep is nobody's, however many they are (G6).
+ * threads keep some already: what all of them keep is nobody's, however many they are (G6). (A
+ * thread that sets the key in the last round all the same counts for good, and keeps what it has.)
  *
  * The key is deleted when the library is unloaded, because its destructor is then gone. That also
  * happens when the process exits, with other threads still at work: they keep what they have.

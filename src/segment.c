@@ -143,6 +143,16 @@ unsigned segment_sample(const struct segment *segment)
     return sample(segment, SAMPLES);
 }
 
+static bool has_given_all(const struct segment *segment)
+{
+    return load_relaxed(&segment->released) == ALL_PARTS;
+}
+
+static bool has_pages(const struct segment *segment)
+{
+    return !load_relaxed(&segment->retired) || !has_given_all(segment);
+}
+
 /* Mostly a few tell. */
 static bool has_room(const struct segment *segment)
 {
@@ -185,19 +195,28 @@ struct segment *segment_more(struct segment_store *store, struct segment *here,
     return retired;
 }
 
-/* What has retired may have no pages: to fill that would be to grow, too. */
-struct segment *segment_for_another(struct segment *here)
+/* To fill pages that have gone would be to grow, too. A sample costs as much as several looks. */
+struct segment *segment_for_another(const struct segment *here, struct survey *survey,
+                                    unsigned *looks)
 {
-    struct segment *segment = here;
+    struct segment *begin = load_acquire(&survey->at), *segment = begin;
+    bool found = false;
 
-    for (unsigned steps = 0; steps < ROOM_MOST; steps++) {
+    if (next_alike(here) == here)
+        return NULL;
+    for (; !found && *looks > 0; --*looks) {
         segment = next_alike(segment);
-        if (segment == here)
+        if (segment != here && has_pages(segment)) {
+            *looks = *looks > SAMPLES_FIRST ? *looks - SAMPLES_FIRST : 1;
+            found = has_room(segment);
+        }
+        if (segment == begin)
             break;
-        if (!load_relaxed(&segment->retired) && has_room(segment))
-            return segment;
     }
-    return NULL;
+    store_release(&survey->at, segment);
+    if (found && load_relaxed(&segment->retired))
+        use_again(segment);
+    return found ? segment : NULL;
 }
 
 /* ---- fewer ---- */
@@ -279,9 +298,20 @@ static unsigned release_next_parts(struct segment *segment, unsigned most)
     return count;
 }
 
-static bool has_given_all(const struct segment *segment)
+static bool is_leaving(const struct segment *segment)
 {
-    return load_relaxed(&segment->released) == ALL_PARTS;
+    return load_relaxed(&segment->retired) && has_pages(segment);
+}
+
+/* Of the next few, or NULL. */
+static struct segment *next_leaving(struct segment *segment)
+{
+    for (unsigned steps = 0; steps < SURVEY_MOST; steps++) {
+        segment = next_alike(segment);
+        if (is_leaving(segment))
+            return segment;
+    }
+    return NULL;
 }
 
 bool segment_give_back(struct survey *survey, unsigned most)
@@ -290,8 +320,8 @@ bool segment_give_back(struct survey *survey, unsigned most)
 
     if (likely(!segment))
         return false;
-    if (!load_relaxed(&segment->retired) || has_given_all(segment)) {
-        store_release(&survey->leaving, NULL);
+    if (!is_leaving(segment)) {
+        store_release(&survey->leaving, next_leaving(segment));
         return false;
     }
     return release_next_parts(segment, most) > 0;

@@ -295,8 +295,12 @@ struct segment *segment_with_room(struct survey *survey, struct segment **retire
 /* That one in use again, or a new one behind `here`. NULL: no memory. */
 struct segment *segment_more(struct segment_store *store, struct segment *here,
                              struct segment *retired);
-/* By who comes from another lane: if the ring has grown, one of the next few with room, or NULL. */
-struct segment *segment_for_another(struct segment *here);
+/*
+ * By who comes from another lane: if the ring has grown, one that has room, and pages, in use;
+ * one of *looks, where its survey is, of which those that were looked at are taken off. NULL: none.
+ */
+struct segment *segment_for_another(const struct segment *here, struct survey *survey,
+                                    unsigned *looks);
 /* From so many groups of far segments to so many: enough to be told of, once for each doubling? */
 static inline bool segment_doubled(uint32_t before, uint32_t groups)
 {

@@ -33,7 +33,8 @@
 #define NOTICES_PER_WAKE 4096u /* the worker is woken for so many; they can wait otherwise */
 #define NOTICES_PER_PASS 1024u /* a portion, of each lane: some tenths of a millisecond */
 #define LANE_REARMED     8u    /* runs on an executor's threads that stand in a lane: a line */
-#define DESERTED_NS      10000000 /* nobody came to a lane for so long: another CPU may have it */
+#define DESERTED_NS      10000000 /* few came to a lane for so long: another CPU may have it ... */
+#define DESERTED_SLOTS   64       /* ... less than so many */
 
 /* pool and slabs */
 #define SLAB_BATCH      32    /* blocks that go round together */

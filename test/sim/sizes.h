@@ -31,6 +31,7 @@
 #define NOTICES_PER_PASS 2u
 #define LANE_REARMED     1u
 #define DESERTED_NS      1
+#define DESERTED_SLOTS   1
 
 #define PASS_ON_FIRST   2
 #define KEEPERS_MOST    4

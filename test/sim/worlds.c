@@ -1763,6 +1763,17 @@ const struct world worlds[] = {
                    [OP_DROP] = 1},
         .conduct_weight = {[REARMS_NOW] = 3, [CANCELS_SHARED] = 3, [ASKS_NEXT] = 3},
     },
+    {
+        .name = "homesstop",
+        .shows = "C6 C25 C26 G2 G3 G8",
+        .producers = 3,
+        .ops = 10,
+        .stays = 9,
+        .hasty = true,
+        .delays = 0x1f4,
+        .weight = {[OP_SCHEDULE] = 10, [OP_CANCEL] = 6, [OP_MOVE] = 2, [OP_STOP] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 

@@ -87,8 +87,13 @@ static void count_moved(void)
 {
     const struct lane *lane;
 
-    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;)
+    for (unsigned i = 0; (lane = lanes_next_made(&timer->lanes, &i)) != NULL;) {
+        if (lane == timer->lanes.common)
+            continue;
+        STRESS_CHECK(lanes_of_cpu(&timer->lanes, lane->cpu) == lane, "C26: %u is no CPU's",
+                     lane->index);
         moved += lane->cpu != lane->index;
+    }
 }
 
 static void play(hwt_wheel_kind wheel, double seconds)

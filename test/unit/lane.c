@@ -933,6 +933,26 @@ static void use_the_next_again(void)
     cr_assert_eq(room_from(lane->first), next_of(lane->first));
 }
 
+/* G6: when one has given all it is the next one's turn, without another lap. */
+Test(lane, what_has_retired_gives_back_in_turn)
+{
+    struct segment *here = lane->first;
+
+    make_ring();
+    for (struct segment *s = next_of(here); s != here; s = next_of(s)) {
+        empty(s);
+        store_relaxed(&s->retired, LANE_GROUPS + 1);
+    }
+    lane_use(lane);
+    store_release(&survey()->leaving, next_of(here));
+    while (lanes_give_back(&lanes))
+        continue;
+    cr_assert_null(survey()->leaving);
+    for (struct segment *s = next_of(here); s != here; s = next_of(s))
+        cr_assert_eq(s->released, (1u << SEGMENT_PARTS) - 1);
+    cr_assert_eq(here->released, 0);
+}
+
 /* G6: what is used again while its pages go gives them back when it has retired once more. */
 Test(lane, used_again_while_its_pages_go)
 {

@@ -191,10 +191,11 @@ Test(lane_home, a_load_that_leaves_some_behind)
     }
 }
 
-/* What somebody comes to, however seldom, stays his. */
-Test(lane_home, not_one_that_somebody_comes_to)
+/* So many come to a CPU in turn, and withdraw what they submit, while a load is on another one. */
+static const struct lane *load_beside(unsigned comes, uint64_t deadline)
 {
     const struct lane *first, *second;
+    size_t every = DESERTED_NS / STEP_NS / 2;
 
     have_a_load(1);
     first = lanes_here(&lanes);
@@ -203,15 +204,47 @@ Test(lane_home, not_one_that_somebody_comes_to)
     for (size_t i = 0; i < LOAD; i++) {
         cpu = 2;
         submit(i);
-        if (i % (DESERTED_NS / STEP_NS / 2) == 0) {
-            cpu = 1;
-            submit(LOAD);
-            withdraw(LOAD);
-        }
+        if (lane_of(i) != second)
+            return lane_of(i);
+        if (i % every >= comes)
+            continue;
+        cpu = 1;
+        store_relaxed(&node[LOAD].word, word_make(deadline, WORD_PENDING));
+        cr_assert_geq(lane_submit(&lanes, &node[LOAD], deadline), 0);
+        cr_assert_eq(lane_of(LOAD), first);
+        withdraw(LOAD);
     }
-    cr_assert_eq(lanes_of_cpu(&lanes, 1), first);
-    cr_assert_eq(lanes_of_cpu(&lanes, 2), second);
     cr_assert_geq(segments_of(second), SEGMENTS, "it has grown");
+    return second;
+}
+
+static bool is_lane_of(const struct lane *lane, unsigned number)
+{
+    return lane == lanes_at(&lanes, number);
+}
+
+/* What they come to is theirs, be it for what is near or for what is far. */
+Test(lane_home, not_one_that_many_come_to)
+{
+    cr_assert(is_lane_of(load_beside(DESERTED_SLOTS, deadline_of(0)), 2));
+}
+
+Test(lane_home, not_one_that_many_come_to_with_what_is_near)
+{
+    lanes_set_far(&lanes, HWT_SEC(60));
+    cr_assert(is_lane_of(load_beside(DESERTED_SLOTS, HWT_SEC(1)), 2));
+}
+
+Test(lane_home, not_one_that_many_come_to_with_what_is_far)
+{
+    lanes_set_far(&lanes, deadline_of(2 * LOAD));
+    cr_assert(is_lane_of(load_beside(DESERTED_SLOTS, deadline_of(2 * LOAD)), 2));
+}
+
+/* G6: a few timeouts there are on every CPU. */
+Test(lane_home, one_that_few_come_to)
+{
+    cr_assert(is_lane_of(load_beside(1, deadline_of(0)), 1));
 }
 
 Test(lane_home, not_one_that_is_crowded)
@@ -246,22 +279,47 @@ Test(lane_home, not_one_that_has_not_grown)
     cr_assert_eq(lanes_of_cpu(&lanes, 2), second);
 }
 
+/* All but the segment where it would go on. */
+static void retire_all(const struct lane *lane, uint32_t released)
+{
+    struct segment *here = segment_of(load_acquire(&lane->tail[0]));
+
+    for (struct segment *s = segment_next(here); s != here; s = segment_next(s)) {
+        store_relaxed(&s->retired, LANE_GROUPS + 1);
+        store_relaxed(&s->released, released);
+    }
+}
+
 /* Pages that have gone back would come again: that is no better than one's own. */
-Test(lane_home, not_one_that_has_retired)
+Test(lane_home, not_one_that_has_given_all_back)
 {
     const struct lane *first, *second;
-    struct segment *here;
 
     have_a_load(1);
     first = lanes_here(&lanes);
-    here = segment_of(load_acquire(&first->tail[0]));
-    for (struct segment *s = segment_next(here); s != here; s = segment_next(s))
-        store_relaxed(&s->retired, LANE_GROUPS + 1);
+    retire_all(first, (1u << SEGMENT_PARTS) - 1);
     cpu = 2;
     second = lanes_here(&lanes);
     submit_range(0, LOAD);
     cr_assert_eq(lanes_of_cpu(&lanes, 1), first);
     cr_assert_eq(lanes_of_cpu(&lanes, 2), second);
+}
+
+/* G6: pages that nobody has given back are used again, and that is told. */
+Test(lane_home, one_that_has_retired_and_has_its_pages)
+{
+    size_t i = 0, most;
+
+    have_a_load(1);
+    most = more_segments();
+    retire_all(lanes_here(&lanes), 0);
+    coarse += DESERTED_NS;
+    cpu = 2;
+    do {
+        submit(i);
+    } while (is_lane_of(lane_of(i++), 2));
+    cr_assert_eq(segment_of(lane_slot_of_where(load_relaxed(&node[i - 1].where)))->retired, 0);
+    cr_assert_leq(more_segments(), most + 1);
 }
 
 /* G2, G4: what was begun on one lane, and lies in another one, is told there, and found. */
@@ -353,4 +411,35 @@ Test(lane_home, without_memory)
     }
     no_memory = false;
     cr_assert_neq(lanes_of_cpu(&lanes, 2)->index, 2);
+}
+
+/* What is submitted at once (submit_at_once) goes there, too. */
+WHEEL_TEST(lane_home, a_timer_goes_by_it)
+{
+    hwt_timeout *timeout[2];
+    struct lane *lane[2];
+    hwt_config config;
+    hwt_timer *timer;
+
+    hwt_config_init(&config);
+    config.wheel = wheel;
+    config.drive = HWT_DRIVE_CALLER;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    for (cpu = 0; cpu < 2; cpu++)
+        lane[cpu] = lanes_here(&timer->lanes);
+    cr_assert_neq(lane[0], lane[1]);
+    store_release(&timer->lanes.home[0], lane[1]);
+    store_release(&timer->lanes.home[1], lane[0]);
+    for (unsigned round = 0; round < 100; round++) { /* the first ones borrow their blocks */
+        for (cpu = 0; cpu < 2; cpu++) {
+            cr_assert_eq(hwt_new_timeout(timer, noop_task, NULL, HWT_SEC(9), &timeout[cpu]), 0);
+            cr_assert_eq(segment_of(lane_slot_of_where(timeout[cpu]->where))->lane, lane[!cpu]);
+        }
+        for (cpu = 0; cpu < 2; cpu++) {
+            cr_assert(hwt_timeout_cancel(timeout[cpu]));
+            hwt_timeout_unref(timeout[cpu]);
+        }
+    }
+    cpu = 0;
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
