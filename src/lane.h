@@ -154,8 +154,8 @@ static inline struct lane *lanes_here(struct lanes *lanes)
 }
 
 /*
- * C26: room for who submits on this CPU, whose lane has none there, in one that nobody has come to
- * for a while: from now on that is this CPU's. NULL: there is none near.
+ * C26: room for who submits on this CPU, whose lane has none there, in one that few have come to for
+ * a while: from now on that is this CPU's. NULL: there is none near.
  */
 struct segment *lane_move_in(struct lanes *lanes, struct lane *lane, bool far);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Which lane is a CPU's (C26): at first the one with its number (lane_make.c). When that has no
- * room it becomes larger only if there is none near to which nobody has come for a while, and which
+ * room it becomes larger only if there is none near to which few have come for a while, and which
  * has; otherwise the two CPUs exchange lanes. So a load that goes from CPU to CPU takes its slots
  * along, and what the lanes hold is in proportion to what is pending at once (G6), not to the sum
  * of what ever was pending on each CPU.
