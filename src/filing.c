@@ -191,15 +191,14 @@ void file_what_waited(hwt_timer *timer)
     }
 }
 
-/* Does it wait still, and has it that deadline? The slot last (S3). */
+/* Does it wait still, and has it that deadline? What is listed is not gone before it is filed. */
 static bool is_first_later(const struct sighting *first)
 {
     const hwt_timeout *timeout = packed_timeout(first->packed);
 
-    if (!timeout || timeout_deadline(timeout) != first->deadline)
-        return false;
-    return first->slot ? slot_still_holds(first->slot, first->packed)
-                       : timeout->place == PLACE_LATER;
+    if (first->slot)
+        return wheel_still_has(first);
+    return timeout && timeout->place == PLACE_LATER && timeout_deadline(timeout) == first->deadline;
 }
 
 uint64_t file_look_at_later(hwt_timer *timer)

@@ -360,6 +360,11 @@ static bool is_witness(const struct sighting *witness)
            slot_still_holds(witness->slot, witness->packed);
 }
 
+bool wheel_still_has(const struct sighting *sighting)
+{
+    return is_witness(sighting);
+}
+
 uint64_t wheel_earliest_exact(struct wheel *wheel)
 {
     uint64_t earliest = agenda_earliest(wheel);

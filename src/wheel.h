@@ -217,6 +217,8 @@ hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket);
 void wheel_file_beside(struct wheel *wheel, struct bucket *bucket);
 /* The one with the earliest deadline; UINT64_MAX: it is empty. */
 struct sighting wheel_first_beside(struct wheel *wheel, struct bucket *bucket);
+/* Is what was found there or in the wheel in its slot, with that deadline? */
+bool wheel_still_has(const struct sighting *sighting);
 /* Looks as far as the first. */
 bool wheel_has_beside(struct wheel *wheel, struct bucket *bucket);
 
