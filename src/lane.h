@@ -103,14 +103,16 @@ struct lanes {
     _Atomic uint64_t far_from; /* deadlines from here on are far; the worker's, now and then */
     _Atomic uint64_t *claimed; /* by lane: somebody makes it, or has; the common one is (C25) */
     _Atomic uint32_t making;   /* threads that may be about to make one: stop waits (C25) */
-    _Atomic uint32_t moving;   /* somebody looks for another lane for a CPU (C26) */
-    unsigned turn;             /* his: where he goes on to look, a lane's number */
     void *memory;              /* of table and maps */
     struct lane *room;         /* for all: pages that nobody has touched; NULL: nothing is there */
     /* set before they are used: asks a worker; NULL: there is none, submissions give back */
     void (*ask_keeper)(void *keeper, enum wish wish);
     void *keeper;
     struct segment_store store; /* of all segments */
+
+    /* written by who finds no room in his lane: not where all read at every submission */
+    alignas(CACHE_PAIR) _Atomic uint32_t moving; /* he looks for another one for his CPU (C26) */
+    unsigned turn; /* by who is moving: where he goes on to look, a lane's number */
 };
 
 /* `reserve`: so many timeouts shall find a slot without more memory. 0 or -ENOMEM. */
@@ -154,8 +156,8 @@ static inline struct lane *lanes_here(struct lanes *lanes)
 }
 
 /*
- * C26: room for who submits on this CPU, whose lane has none there, in one that few have come to for
- * a while: from now on that is this CPU's. NULL: there is none near.
+ * C26: room for who submits on this CPU, whose lane has none there, in one that few have come to
+ * for a while: from now on that is this CPU's. NULL: there is none near.
  */
 struct segment *lane_move_in(struct lanes *lanes, struct lane *lane, bool far);
 

@@ -352,17 +352,12 @@ uint64_t wheel_earliest(struct wheel *wheel)
                                              : min_u64(earliest, pen_earliest(&wheel->pen));
 }
 
-/* Is it in its slot, and has it that deadline? The slot last (S3). */
-static bool is_witness(const struct sighting *witness)
-{
-    return witness->slot &&
-           timeout_deadline(packed_timeout(witness->packed)) == witness->deadline &&
-           slot_still_holds(witness->slot, witness->packed);
-}
-
+/* The slot last (S3). */
 bool wheel_still_has(const struct sighting *sighting)
 {
-    return is_witness(sighting);
+    return sighting->slot &&
+           timeout_deadline(packed_timeout(sighting->packed)) == sighting->deadline &&
+           slot_still_holds(sighting->slot, sighting->packed);
 }
 
 uint64_t wheel_earliest_exact(struct wheel *wheel)
@@ -372,7 +367,7 @@ uint64_t wheel_earliest_exact(struct wheel *wheel)
 
     if (earliest != UINT64_MAX)
         return earliest;
-    if (!is_witness(witness)) {
+    if (!wheel_still_has(witness)) {
         *witness = (struct sighting){NULL, 0, UINT64_MAX};
         wheel->ops->earliest(wheel, witness);
         set_notable(wheel);
@@ -388,34 +383,6 @@ uint64_t wheel_next_call(struct wheel *wheel)
 }
 
 /* ---- the rest ---- */
-
-_Atomic uint64_t *wheel_put_beside(struct wheel *wheel, struct bucket *bucket, hwt_timeout *timeout)
-{
-    return bucket_insert(bucket, &wheel->store, packed_of_key(timeout, 0),
-                         timeout_deadline(timeout));
-}
-
-hwt_timeout *wheel_pop_beside(struct wheel *wheel, struct bucket *bucket)
-{
-    return bucket_pop(bucket, &wheel->store);
-}
-
-void wheel_file_beside(struct wheel *wheel, struct bucket *bucket)
-{
-    wheel_refile(wheel, bucket, 0, NULL);
-}
-
-bool wheel_has_beside(struct wheel *wheel, struct bucket *bucket)
-{
-    return bucket_has_any(bucket, &wheel->store);
-}
-
-struct sighting wheel_first_beside(struct wheel *wheel, struct bucket *bucket)
-{
-    if (!wheel_has_beside(wheel, bucket)) /* holes are not gone through again */
-        return (struct sighting){NULL, 0, UINT64_MAX};
-    return bucket_scan(bucket, 0);
-}
 
 /* One that lies in no bucket; NULL: there is none. */
 static hwt_timeout *pop_outside(struct wheel *wheel)

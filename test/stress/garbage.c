@@ -14,12 +14,6 @@ static hwt_timeout *batch[BATCH];
 static _Atomic uint64_t kicks;
 static uint64_t kicked, done;
 
-static void never(hwt_timeout *timeout, void *arg)
-{
-    (void)arg;
-    stress_fail(__FILE__, __LINE__, "far away", "fired at %" PRIu64, hwt_timeout_deadline(timeout));
-}
-
 static void kick(hwt_timeout *timeout, void *arg)
 {
     (void)timeout;
@@ -31,8 +25,8 @@ static hwt_timeout *far_away(void)
 {
     hwt_timeout *timeout;
 
-    STRESS_OK(
-        hwt_new_timeout(timer, never, NULL, HWT_SEC(1800) + stress_below(HWT_SEC(1800)), &timeout));
+    STRESS_OK(hwt_new_timeout(timer, stress_never, NULL,
+                              HWT_SEC(1800) + stress_below(HWT_SEC(1800)), &timeout));
     return timeout;
 }
 

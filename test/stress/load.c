@@ -31,12 +31,6 @@ enum { MEMORY_RETURNS = 1 }; /* 0: the last case is left out */
 /* What the producers keep: touched before memory is measured. */
 static hwt_timeout *kept[MOST];
 
-static void never(hwt_timeout *timeout, void *arg)
-{
-    (void)arg;
-    stress_fail(__FILE__, __LINE__, "far away", "fired at %" PRIu64, hwt_timeout_deadline(timeout));
-}
-
 static void count_run(hwt_timeout *timeout, void *arg)
 {
     (void)timeout;
@@ -54,7 +48,7 @@ struct producer {
 
 static void schedule(struct producer *p, unsigned i)
 {
-    STRESS_OK(hwt_new_timeout(load.timer, never, NULL, HWT_SEC(60), &p->kept[i]));
+    STRESS_OK(hwt_new_timeout(load.timer, stress_never, NULL, HWT_SEC(60), &p->kept[i]));
     p->scheduled++;
 }
 

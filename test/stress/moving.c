@@ -31,12 +31,6 @@ long __wrap_sysconf(int name)
     return name == _SC_NPROCESSORS_CONF ? CPUS : __real_sysconf(name);
 }
 
-static void never(hwt_timeout *timeout, void *arg)
-{
-    (void)arg;
-    stress_fail(__FILE__, __LINE__, "far away", "fired at %" PRIu64, hwt_timeout_deadline(timeout));
-}
-
 static void run(hwt_timeout *timeout, void *arg)
 {
     (void)timeout;
@@ -52,8 +46,8 @@ static void submit_one(hwt_timeout **handle)
         atomic_fetch_add(&kept, 1);
         return;
     }
-    STRESS_OK(
-        hwt_new_timeout(timer, never, NULL, HWT_SEC(600) + stress_below(HWT_SEC(3600)), handle));
+    STRESS_OK(hwt_new_timeout(timer, stress_never, NULL, HWT_SEC(600) + stress_below(HWT_SEC(3600)),
+                              handle));
 }
 
 /* Mostly each has its CPU for itself; now and then two are on one. */

@@ -221,6 +221,13 @@ static inline void stress_await(_Atomic uint64_t *counter, uint64_t value, const
     }
 }
 
+/* The task of what is too far away to run. */
+static inline void stress_never(hwt_timeout *timeout, void *arg)
+{
+    (void)arg;
+    stress_fail(__FILE__, __LINE__, "far away", "fired at %" PRIu64, hwt_timeout_deadline(timeout));
+}
+
 /* ---- the timer's ledger ---- */
 static inline hwt_stats stress_stats(const hwt_timer *timer)
 {

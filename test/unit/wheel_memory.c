@@ -174,16 +174,22 @@ WHEEL_TEST(wheel_memory, the_pen_is_left)
     oracle_close(&o);
 }
 
+/* With handles to all; there is no memory yet. */
+static void fill_pen(struct oracle *o, hwt_wheel_kind wheel)
+{
+    oracle_open(o, wheel, TICK, 64, 0, CROWD);
+    o->handles = true;
+    memory_is_short = true;
+    for (unsigned i = 0; i < CROWD; i++)
+        oracle_insert(o, (5 + i % 3 * 100) * TICK);
+}
+
 /* Who is to be taken out of the pen is not looked for there, once all can leave. */
 WHEEL_TEST(wheel_memory, the_pen_is_left_by_a_removal)
 {
     struct oracle o;
 
-    oracle_open(&o, wheel, TICK, 64, 0, CROWD);
-    o.handles = true;
-    memory_is_short = true;
-    for (unsigned i = 0; i < CROWD; i++)
-        oracle_insert(&o, (5 + i % 3 * 100) * TICK);
+    fill_pen(&o, wheel);
     memory_is_short = false;
     oracle_remove_over(&o, o.sorted[CROWD / 2]);
     cr_assert_eq(o.noticed, 0);
@@ -200,11 +206,7 @@ WHEEL_TEST(wheel_memory, is_asked_for_seldom_by_removals)
 {
     struct oracle o;
 
-    oracle_open(&o, wheel, TICK, 64, 0, CROWD);
-    o.handles = true;
-    memory_is_short = true;
-    for (unsigned i = 0; i < CROWD; i++)
-        oracle_insert(&o, (5 + i % 3 * 100) * TICK);
+    fill_pen(&o, wheel);
     refusals = 0;
     while (o.count > 0)
         oracle_remove_over(&o, o.sorted[o.count / 2]);
