@@ -29,7 +29,9 @@ static void before(void)
 
 static void in_parent(void)
 {
-    if (fork_depth == 0 || --fork_depth > 0)
+    if (fork_depth == 0)
+        return;
+    if (--fork_depth > 0)
         return;
     pool_after_fork(false);
     registry_after_fork(false);

@@ -32,7 +32,7 @@
 #define PREPARE_STEP 1024 /* timeouts of a crowded slot that come down with a tick, or a pass */
 
 /* What is fetched ahead, of which of those that come next: the first of them is 0. */
-enum { FETCH_ARGUMENTS = 2, FETCH_TIMEOUTS = 4, FETCH_CHUNK = 5, FETCH_TICKS };
+enum { FETCH_ARGUMENTS = 2, FETCH_TIMEOUTS = 4, FETCH_CHUNK = 5, FETCH_TICKS = 6 };
 
 struct hierarchical {
     struct wheel wheel;

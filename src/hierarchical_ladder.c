@@ -25,8 +25,10 @@ void hierarchical_spread(struct hierarchical *w, uint64_t slot, const uint64_t *
             unlikely(!ladder_put(&w->ladder, rung, packed[i])))
             others[left++] = packed[i];
     }
-    packed_prefetch(others, left);
-    hierarchical_file_lower(w, others, left);
+    if (unlikely(left > 0)) {
+        packed_prefetch(others, left);
+        hierarchical_file_lower(w, others, left);
+    }
 }
 
 bool hierarchical_waits(struct hierarchical *w, const struct level *level, uint64_t slot)

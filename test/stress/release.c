@@ -91,7 +91,7 @@ static void *producer(void *arg)
     hwt_timeout *window[WINDOW] = {0};
     int result = 0;
 
-    for (uint64_t i = 0; result == 0; i++) {
+    while (result == 0) {
         hwt_timeout **place = &window[stress_below(WINDOW)];
 
         if (*place)
