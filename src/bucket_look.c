@@ -292,7 +292,8 @@ static size_t check_slots(_Atomic uint64_t *slot, unsigned count, bool shared)
             continue;
         hwt_assert(where == where_of_slot(&slot[i]));
         hwt_assert(shared || packed & PACKED_ALONE);
-        (void)where, (void)shared;
+        (void)where;
+        (void)shared;
         live++;
     }
     return live;

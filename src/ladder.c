@@ -36,7 +36,8 @@ static void check_bottom(const struct ladder *ladder, uint64_t from, uint64_t ra
 {
     for (unsigned i = ladder->lo; i < ladder->hi; i++)
         hwt_assert(ladder_key(ladder, ladder->bottom[i].deadline) - from <= range);
-    (void)from, (void)range;
+    (void)from;
+    (void)range;
 }
 
 /* Of agenda_sort_from(), all of them in that range. */

@@ -17,7 +17,8 @@ static void fetch(hwt_timeout *const *batches, unsigned count)
 {
     const hwt_timeout *at[PORTION];
 
-    memcpy(at, batches, count * sizeof *at);
+    for (unsigned i = 0; i < count; i++)
+        at[i] = batches[i];
     while (count > 0) {
         for (unsigned i = 0; i < count;) {
             at[i] = next_free(at[i]);

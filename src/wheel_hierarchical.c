@@ -235,7 +235,8 @@ static size_t check_slot(const struct hierarchical *w, const struct level *level
     hwt_assert(!bucket_has_chunks(bucket) || level_is_marked(level, slot)); /* insert */
     hwt_assert(count == 0 || level == w->level || slot != here);
     hwt_assert(count == 0 || level == w->level || w->coming <= coming_tick(level, slot));
-    (void)w, (void)here;
+    (void)w;
+    (void)here;
     return count;
 }
 
