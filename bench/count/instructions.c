@@ -151,7 +151,7 @@ static uint64_t withdrawn(hwt_timer *timer)
     return stats.withdrawn;
 }
 
-/* The first round warms up: memory, magazines, lazy binding. The script takes the last. */
+/* The first round warms up: memory, magazines, lazy binding. The script takes the least. */
 static void producers_paths(void)
 {
     hwt_timer *timer = sleeping_timer();

@@ -3,7 +3,8 @@
 #
 # Holds the hot paths to a number of instructions: callgrind counts them, per operation and per
 # thread, and each must stay within its bound in test/check/instructions.bounds. The bounds are at
-# most 5 % above what was measured when they were set; --update sets them anew.
+# most 5 % above what was measured when they were set; --update sets them anew. Another compiler,
+# which makes something else of the same source, may have 10 % more.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -20,13 +21,15 @@ command -v valgrind >/dev/null || skip "valgrind is not installed: apt-get insta
 [ "${KIND:-release}" = release ] || skip "the bounds are for the release build, not for $KIND"
 [ -e "$BUILD/libhwt.a" ] || skip "$BUILD/libhwt.a is not there"
 
-# What another compiler makes of the same source is no regression.
 compiler=$("$CC" --version | head -n 1 | sed 's/(.*) *//; s/\.[0-9.]*$//')
 compiler="$compiler $(uname -m)"
+more=0
 if [ "${1-}" != --update ]; then
     [ -e "$bounds" ] || { echo "$bounds is missing; $0 --update writes it"; exit 1; }
     set_with=$(sed -n 's/^compiler: //p' "$bounds")
-    [ "$compiler" = "$set_with" ] || skip "the bounds were set with $set_with, this is $compiler"
+    [ "${compiler##* }" = "${set_with##* }" ] ||
+        skip "the bounds were set for ${set_with##* }, this is ${compiler##* }"
+    [ "$compiler" = "$set_with" ] || more=10
 fi
 
 work=$(mktemp -d)
@@ -35,8 +38,9 @@ trap 'rm -rf "$work"' EXIT
 echo '#include <valgrind/callgrind.h>' |
     "$CC" -E -x c -o /dev/null - 2>/dev/null ||
     skip "valgrind/callgrind.h is not installed: apt-get install valgrind"
-"$CC" -std=gnu11 -O2 -g -Wall -Wextra -Iinclude -o "$work/instructions" bench/count/instructions.c \
-    "$BUILD/libhwt.a" -pthread -Wl,--wrap=sysconf
+# Without clang's debug information, which older valgrinds cannot read.
+"$CC" -std=gnu11 -O2 -Wall -Wextra -Iinclude -o "$work/instructions" bench/count/instructions.c \
+    "$BUILD/libhwt.a" -pthread -Wl,--wrap=sysconf,--strip-debug
 
 count() {
     valgrind --tool=callgrind --separate-threads=yes --callgrind-out-file="$work/$1" \
@@ -47,7 +51,8 @@ count() {
     read -r many rounds <"$work/$1.out"
 }
 
-# A dump for every part, numbered in the order of time: the last of a name is the warm one.
+# A dump for every part. The least of a name is a warm one, and one in which the rate of the clock
+# was not learned, which is once a second.
 count calls
 part=1
 while [ -e "$work/calls.$part-01" ]; do
@@ -62,7 +67,8 @@ count worker
 echo "worker-thread $(sed -n 's/^totals: //p' "$work/worker-02") $((many * rounds))" \
     >>"$work/dumps"
 
-awk '$1 != "" && $1 != "other" { if (!($1 in cost)) order[++n] = $1; cost[$1] = $2 / $3 }
+awk '$1 != "" && $1 != "other" && !($1 in cost) { order[++n] = $1; cost[$1] = $2 / $3 }
+     $1 in cost && $2 / $3 < cost[$1] { cost[$1] = $2 / $3 }
      END { for (i = 1; i <= n; i++) printf "%s %.1f\n", order[i], cost[order[i]] }' \
     "$work/dumps" >"$work/measured"
 
@@ -87,12 +93,12 @@ if [ "${1-}" = --update ]; then
     cp "$work/new" "$bounds"
 fi
 
-awk -v bounds="$bounds" '
+awk -v bounds="$bounds" -v more=$more '
     BEGIN {
         while ((getline line < bounds) > 0) {
             split(line, part, " ")
             if (line !~ /^#/ && part[1] != "compiler:")
-                bound[part[1]] = part[2]
+                bound[part[1]] = sprintf("%.1f", part[2] * (1 + more / 100)) + 0
         }
         printf "%-20s %10s %10s\n", "instructions", "measured", "bound"
     }
@@ -100,7 +106,7 @@ awk -v bounds="$bounds" '
         verdict = !($1 in bound) ? "NO BOUND" : $2 > bound[$1] ? "OVER" : "kept"
         bad += verdict != "kept"
         seen[$1] = 1
-        printf "%-20s %10.1f %10s %s\n", $1, $2, bound[$1], verdict
+        printf "%-20s %10.1f %10.1f %s\n", $1, $2, bound[$1], verdict
     }
     END {
         for (name in bound)
