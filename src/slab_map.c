@@ -109,7 +109,8 @@ int slab_map_more(size_t slabs, size_t spare)
     slabs += spare;
     while (done < slabs && enter(memory + done * size, size, done + spare >= slabs))
         done++;
-    platform_tell_leak_checker(memory, done * size); /* a pending timeout's argument is no leak */
+    if (done > 0) /* a pending timeout's argument is no leak */
+        platform_tell_leak_checker(memory, done * size);
     if (done < slabs)
         platform_unmap(memory + done * size, (slabs - done) * size);
     return done < slabs ? -ENOMEM : 0;
