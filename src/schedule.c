@@ -300,7 +300,9 @@ static int schedule_extended(hwt_timer *timer, const hwt_spec *spec, uint64_t de
     extra->release = spec_release(spec);
     store_relaxed(&extra->users, handle ? 2 : 1);
     store_relaxed(&extra->keepers, 1);
-    timeout->flags |= FLAG_EXTENDED | (extra->release ? FLAG_RELEASE : 0);
+    timeout->flags |= FLAG_EXTENDED;
+    if (extra->release)
+        timeout->flags |= FLAG_RELEASE;
     if (spec->period_ns) {
         timeout->flags |= FLAG_PERIODIC;
         timer_tell_periodic(timer);

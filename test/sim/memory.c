@@ -262,8 +262,8 @@ static void access_leaf(struct cell *cell, uintptr_t address, bool write, bool a
     unsigned me = sim_current->index;
     uint32_t now = sim_current->clock[me];
 
-    unsigned todo = PLAIN_WRITES | (write ? PLAIN_READS : 0) | (atomic ? 0 : ATOMIC_WRITES) |
-                    (write && !atomic ? ATOMIC_READS : 0);
+    unsigned todo = PLAIN_WRITES | (write ? PLAIN_READS : 0u) | (atomic ? 0u : ATOMIC_WRITES) |
+                    (write && !atomic ? ATOMIC_READS : 0u);
 
     if (cell->last != (epoch << 3 | me)) {
         cell->last = epoch << 3 | me;

@@ -266,7 +266,7 @@ static inline struct mix_probe *mix_new_probe(void)
         return NULL;
     }
     probe = &mix.probes[index];
-    probe->flags = (stress_one_in(3) ? 0 : MIX_HOOK) | (stress_one_in(8) ? MIX_PERIODIC : 0);
+    probe->flags = (stress_one_in(3) ? 0u : MIX_HOOK) | (stress_one_in(8) ? MIX_PERIODIC : 0u);
     /* A re-arm needs no free place under max_pending, and so would pass it. */
     if ((probe->flags & MIX_PERIODIC) == 0 && mix.max_pending == 0 && stress_one_in(8))
         probe->flags |= MIX_REARM;
