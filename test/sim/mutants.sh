@@ -19,7 +19,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit
 : "${MAKE:=make}" "${MUTANT_SECONDS:=60}"
-[ -x build/sim/hwt-sim ] || { echo "not built: that takes gcc 11 or later"; exit 77; }
+[ -x build/sim/hwt-sim ] || { echo "not built: that takes gcc 11, and glibc"; exit 77; }
 unset MAKEFLAGS MFLAGS MAKELEVEL
 work=build/mutants
 rm -rf $work && mkdir -p $work

@@ -10,7 +10,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit
 : "${SIM:=build/sim/hwt-sim}" "${SIM_SECONDS:=20}" "${FIRST:=0}"
-[ -x "$SIM" ] || { echo "the simulator is not built: that takes gcc 11 or later"; exit 77; }
+[ -x "$SIM" ] || { echo "the simulator is not built: that takes gcc 11, and glibc"; exit 77; }
 [ -n "${HOURS:-}" ] && SIM_SECONDS=$(awk "BEGIN { print int($HOURS * 3600) }")
 
 # The simulator's addresses are fixed: others' must not move into them.

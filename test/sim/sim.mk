@@ -46,12 +46,13 @@ endif
 
 # SEED: that history again; HOURS: on all CPUs; otherwise SIM_SECONDS. WORLD: only that one.
 SIM_SECONDS ?= 60
-# gcc's alone, and since gcc 11.
-sim_marks = $(call accepted,--param=tsan-instrument-func-entry-exit=0)
+# The marks are gcc's alone, since gcc 11; and musl has no makecontext.
+sim_here = $(and $(call accepted,--param=tsan-instrument-func-entry-exit=0),$(shell \
+	$(CC) -include stdlib.h -dM -E -x c /dev/null 2>/dev/null | grep -ow __GLIBC__))
 .PHONY: sim sim-program sim-mutants
 sim-program: ## keep: Build the simulator
-	@$(if $(sim_marks),$(MAKE) --no-print-directory KIND=sim $(SIM), \
-		echo 'sim: not built: that takes gcc 11 or later')
+	@$(if $(sim_here),$(MAKE) --no-print-directory KIND=sim $(SIM), \
+		echo 'sim: not built: that takes gcc 11 or later, and glibc')
 sim: deps sim-program ## test: Search histories of the source for a bad one (SEED=, TRACE=1, HOURS=)
 	@SIM=$(SIM) SEED='$(SEED)' TRACE='$(filter 1,$(TRACE))' HOURS='$(HOURS)' \
 		SIM_SECONDS=$(SIM_SECONDS) WORLD='$(WORLD)' test/sim/run.sh
