@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Cross compiling: CC=aarch64-linux-gnu-gcc is all there is to say; archiver and objcopy are that
-# compiler's, not the host's. With qemu a program runs.
+# compiler's, not the host's. With qemu a program runs, and those that stress the library do for a
+# second each.
 
 set -eu
 cd "$(dirname "$0")/../.."
 : "${MAKE:=make}"
 cc=aarch64-linux-gnu-gcc
+programs='fuzz/api fault/walk stress/caller stress/ends stress/executor stress/fork stress/ledger
+stress/release stress/reschedule stress/stop stress/sync'
 command -v $cc >/dev/null || { echo "no $cc: apt-get install gcc-aarch64-linux-gnu"; exit 77; }
 echo '#include <stdio.h>' | $cc -fsyntax-only -x c - 2>/dev/null ||
     { echo "$cc has no C library: apt-get install libc6-dev-arm64-cross"; exit 77; }
@@ -29,8 +32,12 @@ for tool in ar objcopy ranlib strip ld; do
 done
 chmod +x "$dir"/bin/*
 
-PATH=$dir/bin:$PATH "$MAKE" -s BUILD="$dir/build" CC=$cc CPPFLAGS="-isystem $dir/include" all \
-    >"$dir/log" 2>&1 || { tail -n 20 "$dir/log"; exit 1; }
+cross() { # make's arguments
+    PATH=$dir/bin:$PATH "$MAKE" -s BUILD="$dir/build" CC=$cc CPPFLAGS="-isystem $dir/include" "$@" \
+        >"$dir/log" 2>&1 || { tail -n 20 "$dir/log"; exit 1; }
+}
+
+cross all
 for library in libhwt.a libhwt.so; do
     readelf -h "$dir/build/$library" | grep -q 'Machine: *AArch64' ||
         { echo "$library is not for aarch64"; exit 1; }
@@ -60,9 +67,20 @@ int main(void)
 END_C
 $cc -O2 -Iinclude -static -o "$dir/program" "$dir/program.c" "$dir/build/libhwt.a" -pthread
 # Newer releases of qemu have only the second, as static as the first.
-if qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64); then
-    timeout 60 "$qemu" "$dir/program"
-else
+qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64) || {
     echo "left out: a run: apt-get install qemu-user-static, or qemu-user"
-fi
-echo "for aarch64"
+    echo "for aarch64"
+    exit
+}
+timeout 60 "$qemu" "$dir/program"
+ran=1
+for program in $programs; do
+    set -- "$@" "$dir/build/test/$program"
+done
+cross LDFLAGS=-static "$@"
+for program in $programs; do
+    timeout 100 "$qemu" "$dir/build/test/$program" 1 >"$dir/log" 2>&1 ||
+        { echo "$program:"; tail -n 20 "$dir/log"; exit 1; }
+    ran=$((ran + 1))
+done
+echo "for aarch64, where $ran programs ran"
