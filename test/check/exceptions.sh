@@ -489,13 +489,20 @@ x86_64 | aarch64) told=true ;;
 *) told=false ;; # src/uncaught.h
 esac
 
+# In what clang has built of C, an exception that leaves a cleanup ends the process (guarantees.md).
+nested=true
+if "${CC:-gcc}" --version | grep -q clang; then
+    nested=false
+    echo "left out: exceptions out of callbacks on the way out of others': CC=gcc"
+fi
+
 flags=(-std=c++17 -O2 -g -Wall -Wextra -Iinclude -pthread)
 for library in libhwt.a libhwt.so; do
     for name in through worker; do
         "$CXX" "${flags[@]}" -o "$dir/$name" "$dir/$name.cc" "$BUILD/$library" \
             -Wl,-rpath,"$(realpath "$BUILD")"
     done
-    timeout 60 "$dir/through" || fail "$library: an exception through advance: $?"
+    $nested && { timeout 60 "$dir/through" || fail "$library: an exception through advance: $?"; }
     worker "$dir/worker"
 done
 echo "2 programs with 2 libraries"
