@@ -25,7 +25,7 @@ void hierarchical_spread(struct hierarchical *w, uint64_t slot, const uint64_t *
             unlikely(!ladder_put(&w->ladder, rung, packed[i])))
             others[left++] = packed[i];
     }
-    if (unlikely(left > 0)) {
+    if (left > 0) {
         packed_prefetch(others, left);
         hierarchical_file_lower(w, others, left);
     }
