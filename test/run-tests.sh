@@ -104,7 +104,11 @@ fail() # name count remark log
     failed=$((failed + $2))
     failures+=("$1")
     report FAIL "$1" "$3"
-    [ -s "$4" ] && tail -n 60 "$4" | sed 's/^/        /'
+    [ -s "$4" ] || return
+    # Criterion's own words first: whoever keeps only the beginning of what is printed has them.
+    local words='^\[(----|FAIL|ERR)'
+    { grep -aE "$words" "$4" | head -n 20; grep -avE "$words" "$4" | tail -n 40; } |
+        sed 's/^/        /'
 }
 
 # The exit status of a program under a time limit, its output in a log. In the background, so that
