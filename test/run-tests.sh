@@ -190,6 +190,7 @@ unit_program() # name [wrapper...]
 run_again()
 {
     local name log reports status until=$((SECONDS + ${AGAIN_SECONDS:-60})) rounds=0
+    export HWT_TEST_LOOK_EVERY=64
     for name in $again_names; do
         unit_absent "unit/$name" && return
     done
