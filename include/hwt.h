@@ -21,7 +21,7 @@
  *   header had is known: fields that it lacks have their defaults. Any other is -EINVAL, 0 too.
  *   What a thread did before it scheduled, renewed or moved a timeout is seen by its task; what a
  *   run did, by the next one, by the release, by who has waited for its end (cancel_sync, stop,
- *   drain), has renewed it, or has read the state HWT_EXPIRED.
+ *   drain), has renewed it after that, or has read the state HWT_EXPIRED.
  *   No call is a cancellation point: a thread that is cancelled while it waits here is so when the
  *   call has returned (a callback of yours may be one, except a hook that stop or destroy runs).
  *
@@ -364,7 +364,7 @@ typedef struct hwt_spec {
      */
     hwt_task *cancelled;
     void *arg;
-    uint64_t delay_ns;
+    uint64_t delay_ns;           /* for a time: UINT64_MAX, and then hwt_timeout_reschedule_at */
     uint64_t period_ns;          /* 0: once */
     hwt_period_mode period_mode; /* of no account without a period */
     /*
@@ -431,7 +431,9 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
  * time before now it may be the next either way. Among equal deadlines it keeps the place of its
  * submission. A periodic one goes on from the new deadline: its phase moves along. At a fixed rate
  * a deadline long ago has it catch up on every period since, in a row: to run it now, use a delay
- * of 0. Moving it later, on every packet say, is one compare-and-swap and wakes nobody.
+ * of 0. Moving it later, on every packet say, is one compare-and-swap and wakes nobody. What is
+ * moved to now all the time, faster than anybody comes to it, or where its tick is crowded faster
+ * than a tick, may not run before that ends: leave it alone while it is due.
  *
  * A false from another thread does not say whether the run that is on, or just over, came too soon.
  * Who must not lose a push keeps the deadline in `arg`, too, under a lock that the task takes: the
@@ -467,12 +469,14 @@ void hwt_timeout_unref(hwt_timeout *timeout);
  * *timeout is the new handle, before the task can run, and what others hold is still the old one,
  * which has ended. The release is called for the last one only. What was cancelled while it ran
  * (and cancel said true: it was periodic or re-armed) has ended too, even while that run goes on;
- * what runs for the last time, when its task has returned. It is submitted now, as to its place
- * among equal deadlines. As Go's Reset of a timer that has fired.
+ * what runs for the last time, when its task has returned. A run that goes on is none of the new
+ * timeout's: the two may overlap (on an executor, or on another timer), and hwt_timeout_cancel_sync
+ * of the new handle does not wait for it; who is to wait cancels so before he renews. It is
+ * submitted now, as to its place among equal deadlines. As Go's Reset of a timer that has fired.
  *
  * 0; -EBUSY: it has not ended (hwt_timeout_reschedule moves it; not while its last run is on: then
- * schedule another one); -EINVAL: no handle; else as for hwt_schedule. One thread at a time for
- * each reference.
+ * schedule another one, or wait for that by hwt_timeout_cancel_sync); -EINVAL: no handle; else as
+ * for hwt_schedule. One thread at a time for each reference.
  */
 int hwt_timeout_renew(hwt_timeout **timeout, hwt_timer *timer, uint64_t delay_ns);
 

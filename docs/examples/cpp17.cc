@@ -108,6 +108,28 @@ int repeats_until_its_owner_goes(hwt::timer &timer)
     return seen;
 }
 
+// As a poll does: each run submits the next one, until the timer goes, whatever that one does just
+// then.
+int polls_until_its_timer_goes()
+{
+    std::atomic<int> runs{0};
+    for (int i = 0; i < 20; i++) {
+        int before = runs;
+        std::function<void()> poll;
+        hwt::timer timer; // the last one: it is destroyed first
+
+        poll = [&] {
+            runs++;
+            std::this_thread::sleep_for(50us); // submits while the destructor is at work
+            timer.after(0us, poll);
+        };
+        timer.after(0us, poll);
+        while (runs == before)
+            std::this_thread::sleep_for(100us);
+    }
+    return runs;
+}
+
 } // namespace
 
 int main()
@@ -120,6 +142,7 @@ int main()
     int repeats = repeats_until_its_owner_goes(timer), retries = retries_until_it_succeeds(timer);
 
     must(timer.pending() == 0, "nothing is left");
+    must(polls_until_its_timer_goes() >= 20, "each ran");
     std::printf(
         "cpp17: 50 tasks ran once, one %d times until it succeeded, a periodic one %d times\n",
         retries, repeats);

@@ -15,6 +15,9 @@
 // All three destructors may wait for a task, or destroy what one has captured: hold no lock that
 // those take.
 //
+// What is submitted once timer's destructor has begun, by one of its tasks, never runs: the handle is
+// empty then, and the function is destroyed at once.
+//
 // An exception that leaves a task ends the program: there is no one to catch it.
 #ifndef CPP17_HPP
 #define CPP17_HPP
@@ -118,12 +121,24 @@ class timer
     explicit timer(duration tick = std::chrono::milliseconds(1))
     {
         hwt_config config;
-        hwt_timer *created = nullptr;
 
         hwt_config_init(&config);
         config.tick_ns = nanoseconds(tick);
-        check(hwt_timer_create(&created, &config), "hwt_timer_create");
-        timer_.reset(created);
+        check(hwt_timer_create(&timer_, &config), "hwt_timer_create");
+    }
+
+    timer(timer &&other) noexcept : timer_(std::exchange(other.timer_, nullptr))
+    {
+    }
+    timer(const timer &) = delete;
+    timer &operator=(const timer &) = delete;
+    timer &operator=(timer &&) = delete;
+
+    // It waits for tasks, which may still use this timer.
+    ~timer()
+    {
+        if (hwt_timer_destroy(timer_) == -EDEADLK)
+            std::terminate();
     }
 
     // The timeout owns the function until it has ended and its handle is gone: it may be armed anew
@@ -140,8 +155,8 @@ class timer
         spec.release = [](void *arg) noexcept { delete static_cast<task *>(arg); };
         spec.arg = owned.get();
         spec.delay_ns = nanoseconds(delay);
-        check(hwt_schedule(timer_.get(), &spec, &handle), "hwt_schedule");
-        owned.release();
+        if (submit(spec, &handle))
+            owned.release();
         return timeout(handle);
     }
 
@@ -158,24 +173,28 @@ class timer
         spec.task = [](hwt_timeout *, void *arg) noexcept { (*static_cast<task *>(arg))(); };
         spec.arg = owned.get();
         spec.delay_ns = spec.period_ns = nanoseconds(period);
-        check(hwt_schedule(timer_.get(), &spec, &handle), "hwt_schedule");
+        submit(spec, &handle);
         return periodic(handle, std::move(owned));
     }
 
     uint64_t pending() const noexcept
     {
-        return hwt_timer_pending(timer_.get());
+        return hwt_timer_pending(timer_);
     }
 
   private:
-    struct destroy {
-        void operator()(hwt_timer *t) const noexcept
-        {
-            if (hwt_timer_destroy(t) == -EDEADLK)
-                std::terminate();
-        }
-    };
-    std::unique_ptr<hwt_timer, destroy> timer_;
+    // False: this timer is being destroyed.
+    bool submit(const hwt_spec &spec, hwt_timeout **handle)
+    {
+        int result = hwt_schedule(timer_, &spec, handle);
+
+        if (result == -ESHUTDOWN)
+            return false;
+        check(result, "hwt_schedule");
+        return true;
+    }
+
+    hwt_timer *timer_ = nullptr; // so when it was moved from
 };
 
 } // namespace hwt

@@ -254,6 +254,80 @@ WHEEL_TEST(renew, while_its_last_run_is_on)
     rig_close(&r);
 }
 
+static pthread_t renewing;
+
+static void *await_and_renew(void *arg)
+{
+    hwt_timeout *timeout = arg;
+
+    cr_expect_eq(hwt_timeout_cancel_sync(timeout), 0, "too late, and over now");
+    cr_expect_eq(hwt_timeout_renew(&timeout, NULL, TICK), 0);
+    return timeout;
+}
+
+static void begin_to_renew(hwt_timeout *timeout, void *arg)
+{
+    if ((*(int *)arg)++ == 0)
+        cr_assert_eq(pthread_create(&renewing, NULL, await_and_renew, timeout), 0);
+}
+
+/* He waits for the last run, and renews then. */
+WHEEL_TEST(renew, once_its_last_run_is_over)
+{
+    hwt_timeout *timeout = NULL;
+    void *renewed;
+    int runs = 0;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    cr_assert_eq(hwt_new_timeout(r.timer, begin_to_renew, &runs, TICK, &timeout), 0);
+    cr_assert_eq(rig_advance_by(&r, TICK), 1);
+    cr_assert_eq(pthread_join(renewing, &renewed), 0);
+    cr_assert_eq(rig_advance_by(&r, TICK), 1);
+    cr_assert_eq(runs, 2);
+    hwt_timeout_unref(renewed);
+    rig_close(&r);
+}
+
+static void *cancel_renew_and_wait(void *arg)
+{
+    hwt_timeout *timeout = hwt_timeout_ref(arg);
+
+    cr_expect(hwt_timeout_cancel(timeout));
+    cr_expect_eq(hwt_timeout_renew(&timeout, NULL, 5 * TICK), 0);
+    cr_expect_eq(hwt_timeout_cancel_sync(timeout), 1);
+    hwt_timeout_unref(timeout);
+    return arg;
+}
+
+static void let_another_thread_renew(hwt_timeout *timeout, void *arg)
+{
+    pthread_t thread;
+
+    (*(int *)arg)++;
+    cr_assert_eq(pthread_create(&thread, NULL, cancel_renew_and_wait, timeout), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0, "while this run goes on");
+}
+
+/* The new timeout has not run: who waits for it does not wait for a run of the old one. */
+WHEEL_TEST(renew, and_wait_for_the_new_one)
+{
+    int runs = 0;
+    hwt_spec spec;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, 0), 0);
+    hwt_spec_init(&spec);
+    spec.task = let_another_thread_renew;
+    spec.arg = &runs;
+    spec.delay_ns = spec.period_ns = TICK;
+    cr_assert_eq(hwt_schedule(r.timer, &spec, NULL), 0);
+    cr_assert_eq(rig_advance_by(&r, TICK), 1);
+    cr_assert_eq(rig_advance_by(&r, 10 * TICK), 0);
+    cr_assert_eq(runs, 1);
+    rig_close(&r);
+}
+
 static void renew_itself(hwt_timeout *timeout, void *arg)
 {
     *(int *)arg = hwt_timeout_renew(&timeout, NULL, 0);

@@ -69,6 +69,36 @@ WHEEL_TEST(reschedule, later_and_earlier)
         }
 }
 
+/* What hwt_new_timeout_at cannot have a hook, a release or a period for. */
+WHEEL_TEST(reschedule, for_never_and_then_to_a_time)
+{
+    hwt_timeout *timeout[10];
+    probe p[10] = {0};
+    hwt_spec spec;
+    rig r;
+
+    cr_assert_eq(rig_start(&r, wheel, EPOCH), 0);
+    for (size_t i = 0; i < COUNT_OF(p); i++) {
+        probe_spec(&spec, &p[i], UINT64_MAX);
+        spec.period_ns = i % 2 ? HWT_SEC(60) : 0;
+        cr_assert_eq(hwt_schedule(r.timer, &spec, &timeout[i]), 0);
+        cr_assert(hwt_timeout_reschedule_at(timeout[i], EPOCH + HWT_SEC(7)));
+        cr_assert_eq(hwt_timeout_deadline(timeout[i]), EPOCH + HWT_SEC(7));
+        rig_advance_by(&r, 1);
+    }
+    cr_assert_eq(rig_advance_to(&r, EPOCH + HWT_SEC(7) - 1), 0);
+    cr_assert_eq(rig_advance_to(&r, EPOCH + HWT_SEC(7)), 10);
+    for (size_t i = 1; i < COUNT_OF(p); i++)
+        cr_assert_gt(p[i].order, p[i - 1].order, "G15: as they were submitted");
+    cr_assert_eq(rig_advance_to(&r, EPOCH + HWT_SEC(67)), 5, "the phase is that of the time");
+    for (size_t i = 0; i < COUNT_OF(p); i++) {
+        cr_assert_eq(hwt_timeout_cancel(timeout[i]), i % 2);
+        cr_assert_eq(p[i].hooks, i % 2);
+        hwt_timeout_unref(timeout[i]);
+    }
+    rig_close(&r);
+}
+
 WHEEL_TEST(reschedule, a_delay_counts_from_the_move)
 {
     hwt_timeout *timeout;
