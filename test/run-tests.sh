@@ -291,7 +291,8 @@ model() # name
     if [ -e "test/$1.pml" ]; then
         if command -v spin >/dev/null; then spin_model "$1"
         else skip "$1" "spin is not installed: apt-get install spin"; fi
-    elif [ -x "$programs/$1" ]; then
+    elif [ -x "$programs/$1" ] ||
+        echo '#include <relacy/relacy.hpp>' | $CXX -x c++ -E - >/dev/null 2>&1; then
         plain_program "$1" "$programs/$1"
     else
         skip "$1" "relacy is not installed: apt-get install relacy-dev"
