@@ -203,7 +203,7 @@ static inline bool oracle_withdraw(struct oracle *o, hwt_timeout *timeout)
 }
 
 static inline void oracle_move(struct oracle *o, hwt_timeout *timeout, uint64_t deadline,
-                               uint64_t code)
+                               enum word_code code)
 {
     uint64_t tick = wheel_tick_of(o->wheel, deadline);
 
