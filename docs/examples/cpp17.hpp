@@ -15,8 +15,8 @@
 // All three destructors may wait for a task, or destroy what one has captured: hold no lock that
 // those take.
 //
-// What is submitted once timer's destructor has begun, by one of its tasks, never runs: the handle is
-// empty then, and the function is destroyed at once.
+// What a task submits once its timer's destructor has begun never runs: the handle is empty then,
+// and the function is destroyed at once.
 //
 // An exception that leaves a task ends the program: there is no one to catch it.
 #ifndef CPP17_HPP

@@ -35,8 +35,8 @@ project_files()
 mapfile -t files < <(project_files)
 mapfile -t texts < <(printf '%s\n' "${files[@]}" | grep -vE '\.(xz|png|svg|csv|json)$')
 mapfile -t sources < <(printf '%s\n' "${files[@]}" |
-    grep -E '(\.([ch]|cc|pml|sh|map|mk)|^Makefile|^\.ci/.*)$')
-mapfile -t code < <(printf '%s\n' "${files[@]}" | grep -E '(\.([ch]|cc|sh)|^\.ci/.*)$')
+    grep -E '(\.([ch]|cc|hpp|pml|sh|map|mk)|^Makefile|^\.ci/.*)$')
+mapfile -t code < <(printf '%s\n' "${files[@]}" | grep -E '(\.([ch]|cc|hpp|sh)|^\.ci/.*)$')
 
 printf '%s\n' "${files[@]}" | sed 's,/.*,,' | sort -u |
     grep -vxE 'Makefile|include|src|test|bench|docs|README\.md|LICENSE|\..+' |
