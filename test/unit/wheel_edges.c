@@ -286,6 +286,23 @@ WHEEL_TEST(wheel_edges, due_ones_can_be_removed)
     remove_while_running(wheel, oracle_remove_over);
 }
 
+/* Of a tick that is on what is due runs if few share its slot; more wait for the end (G4). */
+WHEEL_TEST(wheel_edges, a_crowded_tick_waits_for_its_end)
+{
+    for (size_t count = 1; count <= ORACLE_SPARSE + 2; count++) {
+        size_t early = count <= ORACLE_SPARSE ? count : 0;
+        struct oracle o;
+
+        oracle_open(&o, wheel, TICK, 64, 0, CAPACITY);
+        for (size_t i = 0; i < count; i++)
+            oracle_insert(&o, 5 * TICK + 1000 * (i + 1));
+        cr_assert_eq(oracle_advance(&o, 5 * TICK, false), 0);
+        cr_assert_eq(oracle_advance(&o, 5 * TICK + TICK / 2, false), early, "%zu", count);
+        cr_assert_eq(oracle_advance(&o, 6 * TICK, false), count - early);
+        oracle_close(&o);
+    }
+}
+
 /* A producer may be held up between the word and its nudge: that is no reason to be late. */
 WHEEL_TEST(wheel_edges, a_nudge_on_its_way_delays_nobody)
 {
