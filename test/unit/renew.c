@@ -304,7 +304,7 @@ static void let_another_thread_renew(hwt_timeout *timeout, void *arg)
 {
     pthread_t thread;
 
-    (*(int *)arg)++;
+    probe_task(timeout, arg);
     cr_assert_eq(pthread_create(&thread, NULL, cancel_renew_and_wait, timeout), 0);
     cr_assert_eq(pthread_join(thread, NULL), 0, "while this run goes on");
 }
@@ -312,19 +312,19 @@ static void let_another_thread_renew(hwt_timeout *timeout, void *arg)
 /* The new timeout has not run: who waits for it does not wait for a run of the old one. */
 WHEEL_TEST(renew, and_wait_for_the_new_one)
 {
-    int runs = 0;
+    probe p = {0};
     hwt_spec spec;
     rig r;
 
     cr_assert_eq(rig_start(&r, wheel, 0), 0);
-    hwt_spec_init(&spec);
+    probe_spec(&spec, &p, TICK);
     spec.task = let_another_thread_renew;
-    spec.arg = &runs;
-    spec.delay_ns = spec.period_ns = TICK;
+    spec.period_ns = TICK;
     cr_assert_eq(hwt_schedule(r.timer, &spec, NULL), 0);
     cr_assert_eq(rig_advance_by(&r, TICK), 1);
     cr_assert_eq(rig_advance_by(&r, 10 * TICK), 0);
-    cr_assert_eq(runs, 1);
+    cr_assert_eq(p.runs, 1);
+    cr_assert_eq(p.hooks, 2, "the old one and the new one (G10)");
     rig_close(&r);
 }
 
