@@ -432,8 +432,8 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
  * submission. A periodic one goes on from the new deadline: its phase moves along. At a fixed rate
  * a deadline long ago has it catch up on every period since, in a row: to run it now, use a delay
  * of 0. Moving it later, on every packet say, is one compare-and-swap and wakes nobody. What is
- * moved to now all the time, faster than anybody comes to it, or where its tick is crowded faster
- * than a tick, may not run before that ends: leave it alone while it is due.
+ * moved to now all the time, faster than anybody comes to it, runs all the same, though seldom; on
+ * a clock of yours maybe not before that ends.
  *
  * A false from another thread does not say whether the run that is on, or just over, came too soon.
  * Who must not lose a push keeps the deadline in `arg`, too, under a lock that the task takes: the

@@ -211,8 +211,11 @@ static void spread_rest(struct agenda *agenda)
     agenda->count += spread_bucket(agenda, &agenda->rest, agenda->rest_base, true);
 }
 
-/* The front is empty: false, and so is the rest. */
-static bool refill(struct agenda *agenda)
+/*
+ * The front is empty. False: nothing else is to come by `limit`. What is later is not sorted: while
+ * others move it faster than that, it would not end.
+ */
+static bool refill(struct agenda *agenda, uint64_t limit)
 {
     unsigned level = 0, part = 0;
 
@@ -231,6 +234,8 @@ static bool refill(struct agenda *agenda)
             agenda->bound = RANK_MAX;
             return false;
         }
+        if (!tied && rank_deadline(agenda, part_start(agenda, level, part)) > limit)
+            return false;
         if (tied &&
             (!any || level <= TIE_LEVEL || tie_rank(agenda) < part_start(agenda, level, part)))
             open_tie(agenda);
@@ -239,6 +244,7 @@ static bool refill(struct agenda *agenda)
         else
             spread_part(agenda, level, part);
     }
+    agenda->seen_to = max_u64(agenda->seen_to, rank_deadline(agenda, agenda->bound)); /* read now */
     return true;
 }
 
@@ -363,9 +369,18 @@ void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t ba
 
 /* ---- taking out ---- */
 
-const struct entry *agenda_find_first(struct agenda *agenda)
+/* The first was moved to a time soon after the limit: since it was read in this pass? */
+static bool is_kicked(const struct agenda *agenda, uint64_t deadline, uint64_t limit)
 {
-    while (agenda->lo < agenda->hi || (!agenda_is_empty(agenda) && refill(agenda))) {
+    return deadline > limit && deadline - limit <= KICK_SPAN &&
+           agenda->front[agenda->lo].deadline < agenda->seen_to;
+}
+
+const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit)
+{
+    size_t moved = 0;
+
+    while (agenda->lo < agenda->hi || (!agenda_is_empty(agenda) && refill(agenda, limit))) {
         struct entry *first = &agenda->front[agenda->lo];
         hwt_timeout *timeout = first->timeout;
         uint64_t deadline = timeout_deadline(timeout);
@@ -373,12 +388,24 @@ const struct entry *agenda_find_first(struct agenda *agenda)
         if (unlikely(timeout->place == PLACE_NOTICED)) {
             agenda->lo++;
             agenda_drop(agenda, timeout);
-        } else if (unlikely(deadline > first->deadline)) { /* moved later meanwhile */
-            agenda->lo++;
-            front_add(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
-        } else {
+            continue;
+        }
+        if (likely(deadline <= first->deadline))
+            return first;
+        if (limit == UINT64_MAX && moved++ > agenda->count) /* some of them more than once */
+            return first;
+        if (unlikely(agenda->seen_to == 0 && deadline > limit)) {
+            agenda_look_anew(agenda, deadline_after(limit, KICK_REACH));
+            continue;
+        }
+        if (is_kicked(agenda, deadline, limit)) {
+            first->deadline = 0;
             return first;
         }
+        if (first->deadline > limit) /* and so is all that is here */
+            return first;
+        agenda->lo++;
+        front_add(agenda, timeout, rank_make(agenda, deadline, timeout->stamp));
     }
     return NULL;
 }

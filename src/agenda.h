@@ -17,6 +17,8 @@
  *   A1 the front is sorted, and holds all ranks below `bound`; no part holds a lower one, but for
  *      timeouts that were moved: a key, like a deadline of the wheel, is a lower bound.
  *   A2 `last` is not above the rank of anything in a part.
+ *   A3 the deadline of an entry of the front below `seen_to` was its word's at some time in this
+ *      pass: if the word has a later one now, somebody has moved it in this pass.
  *
  * Of a tick with more than fit into the front, the lowest are skimmed off into it, and the rest is
  * spread over the parts only when they have run. A tie, a tick all of one key, would have to be
@@ -65,6 +67,7 @@ struct agenda {
     bool crowded;                     /* a tie or a rest may hold something */
     struct bucket anew;               /* on its way to other parts; otherwise empty */
     hwt_timeout *dropped;             /* by `where`: noticed ones that were met */
+    uint64_t seen_to;                 /* with a lower one in the front: read in this pass (A3) */
     uint64_t occupied[AGENDA_LEVELS]; /* parts that may hold something */
 };
 
@@ -72,7 +75,7 @@ struct agenda {
 int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_ns);
 void agenda_destroy(struct agenda *agenda);
 
-/* Nothing is here. False: maybe nothing; agenda_first tells, and afterwards this does. */
+/* Nothing is here. False: maybe nothing; agenda_first tells, by any limit, and then this does. */
 static inline bool agenda_is_empty(const struct agenda *agenda)
 {
     return agenda->count == 0 && !agenda->crowded;
@@ -110,21 +113,49 @@ uint64_t *agenda_sort_from(const struct agenda *agenda);
 void agenda_sort(struct agenda *agenda, unsigned count, uint64_t from, uint64_t range,
                  struct entry *entry);
 /*
- * The first, by the deadline that it has now; NULL: empty. Drops what is noticed on the way. It
- * stays valid until the next call of anything here.
+ * The first, by the deadline that it has now. Drops what is noticed on the way. It stays valid
+ * until the next call of anything here. `limit`: that of the pass that asks. What is later is not
+ * put in order: the first of that may have a lower bound, and NULL may mean that all is later.
+ *
+ * Who kicks a timeout, moves it to "now" again and again, makes it later each time that it is met:
+ * by its deadline it would not run as long as he is faster than the pass. So what was moved in this
+ * very pass (A3), to a time soon after its limit, comes at once, with a deadline of 0: no order is
+ * promised for what is moved while a pass is on; what was moved before keeps its place (G15). What
+ * is entered in a pass is read in it; of what was here before, what is due is read anew, once. Who
+ * runs it finds out whether the new deadline has come.
  */
-const struct entry *agenda_find_first(struct agenda *agenda);
-static inline const struct entry *agenda_first(struct agenda *agenda)
+const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit);
+static inline const struct entry *agenda_first_by(struct agenda *agenda, uint64_t limit)
 {
     const struct entry *first = &agenda->front[agenda->lo];
 
     if (agenda->lo == agenda->hi)
-        return agenda_is_empty(agenda) ? NULL : agenda_find_first(agenda);
+        return agenda_is_empty(agenda) ? NULL : agenda_find_first(agenda, limit);
     if (likely(first->timeout->place != PLACE_NOTICED &&
                timeout_deadline(first->timeout) <= first->deadline))
         return first;
-    return agenda_find_first(agenda);
+    return agenda_find_first(agenda, limit);
 }
+/*
+ * In no pass, whatever its deadline; beside others who move all that is here again and again it may
+ * be a lower bound.
+ */
+static inline const struct entry *agenda_first(struct agenda *agenda)
+{
+    return agenda_first_by(agenda, UINT64_MAX);
+}
+
+/* A pass begins; or, in one, nothing is here that was here before. */
+static inline void agenda_begin_pass(struct agenda *agenda)
+{
+    agenda->seen_to = agenda_is_empty(agenda) ? UINT64_MAX : 0;
+}
+
+/*
+ * Where nothing is left to come by `limit`, and yet something is here: takes some of it out, as
+ * many as a batch has, in any order. 0: there is none that is later.
+ */
+unsigned agenda_take_later(struct agenda *agenda, uint64_t limit, uint64_t *packed);
 
 /* Takes out the first, which agenda_first has just returned. Its place is stale. */
 static inline hwt_timeout *agenda_take(struct agenda *agenda)

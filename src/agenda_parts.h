@@ -92,6 +92,12 @@ static inline unsigned front_length(const struct agenda *agenda)
 /* There, or into a part if there are lower ones in it. */
 void front_add(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank);
 
+/*
+ * What is to come by `until` goes where it belongs by now: it has been read in this pass (A3,
+ * agenda_moved.c).
+ */
+void agenda_look_anew(struct agenda *agenda, uint64_t until);
+
 /* ---- parts: level by level, each the value of a digit ---- */
 
 static inline void part_push_listed(hwt_timeout **list, hwt_timeout *timeout)

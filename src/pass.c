@@ -110,6 +110,7 @@ static bool begin_pass(hwt_timer *timer)
         return false;
     timer_check_acting(timer);
     hwt_assert(w->pass_limit == 0);
+    wheel_begin_pass(w->wheel);
     intake(timer, now);
     file_later_ones(timer);
     w->pass_limit = w->now = now;

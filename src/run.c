@@ -295,6 +295,34 @@ HOT bool run_plainly(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *f
     return true;
 }
 
+/*
+ * It was moved in this pass: after it had been found due, or it is handed out for that (agenda.h).
+ * If the new deadline has come, too, it runs. The clock is read before the word: who moves it to
+ * "now" has read his before he wrote that, and mostly the two agree. A clock of the caller's is not
+ * asked: it may call back.
+ */
+static __attribute__((noinline)) enum claim claim_kicked(hwt_timer *timer, hwt_timeout *timeout,
+                                                         enum word_code code)
+{
+    enum claim claim = CLAIM_LATER;
+    uint64_t now;
+
+    for (unsigned i = 0; i < KICK_TRIES && !timer->clock.now; i++) {
+        timer->worker.now = now = timer_now(timer);
+        claim = timeout_claim(timeout, now, code);
+        if (claim != CLAIM_LATER || timeout_deadline(timeout) > now + KICK_NEAR)
+            break;
+    }
+    return claim;
+}
+
+static enum claim claim_due(hwt_timer *timer, hwt_timeout *timeout, enum word_code code)
+{
+    enum claim claim = timeout_claim(timeout, timer->worker.pass_limit, code);
+
+    return unlikely(claim == CLAIM_LATER) ? claim_kicked(timer, timeout, code) : claim;
+}
+
 static __attribute__((noinline)) bool run_or_dispatch(hwt_timer *timer, hwt_timeout *timeout,
                                                       struct run_frame *frame)
 {
@@ -302,7 +330,7 @@ static __attribute__((noinline)) bool run_or_dispatch(hwt_timer *timer, hwt_time
 
     if (!timer->execute)
         store_relaxed(&timeout->run, RUN_ON); /* before the claim shows (timeout_await_run) */
-    switch (timeout_claim(timeout, timer->worker.pass_limit, claimed)) {
+    switch (claim_due(timer, timeout, claimed)) {
     case CLAIM_WON:
         if (timer->execute)
             return run_dispatch(timer, timeout);

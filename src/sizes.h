@@ -78,14 +78,18 @@
 #define SLOT_COUNT_MAX 2097151u
 
 /* the worker, the wheel, the agenda */
-#define HAND          64   /* tasks, until others are taken in */
-#define SPARSE        1024 /* timeouts of a tick that may run before it is over */
-#define WAKES_SAVED   32   /* wake-ups that may come in a row before they are many */
-#define AGENDA_FRONT  2048 /* timeouts that are sorted at once, of a tick ... */
-#define LADDER_BOTTOM 1024 /* ... and of what is alone */
-#define LADDER_DIGIT  7    /* bits: a slot of the second level is spread over so many parts */
-#define CROWD_NOTED   128  /* of a crowded bucket, when its first is asked for */
-#define LOT_FIRST     16   /* large chunks that a wheel asks malloc for the first time */
-#define TURNSTILES    64   /* words that those sleep on who wait for the end of a run */
+#define HAND          64      /* tasks, until others are taken in */
+#define SPARSE        1024    /* timeouts of a tick that may run before it is over */
+#define WAKES_SAVED   32      /* wake-ups that may come in a row before they are many */
+#define AGENDA_FRONT  2048    /* timeouts that are sorted at once, of a tick ... */
+#define LADDER_BOTTOM 1024    /* ... and of what is alone */
+#define LADDER_DIGIT  7       /* bits: a slot of the second level is spread over so many parts */
+#define CROWD_NOTED   128     /* of a crowded bucket, when its first is asked for */
+#define LOT_FIRST     16      /* large chunks that a wheel asks malloc for the first time */
+#define KICK_SPAN     1000000 /* ns after the limit of a pass: what is moved there may run in it */
+#define KICK_REACH    20000   /* ns after it: what was left is read anew, as what is due */
+#define KICK_TRIES    4       /* claims of what was moved, each by a clock read of its own ... */
+#define KICK_NEAR     1000    /* ns: ... and so far behind that, at most */
+#define TURNSTILES    64      /* words that those sleep on who wait for the end of a run */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What both kinds of wheel share: the way to the agenda, filing anew, what comes next. */
+/* What both kinds of wheel share: filing, and filing anew, removal, what comes next. */
 #include "wheel.h"
 
 #include <errno.h>
@@ -138,6 +138,17 @@ void wheel_insert_batch(struct wheel *wheel, const struct wheel_batch *batch)
         insert(wheel, batch->bucket[i], batch->timeout[i], batch->deadline[i], batch->tick[i]);
 }
 
+/*
+ * Of a later tick than the one that is over, where it lies in its slot: of another round, or it was
+ * moved, which its key tells, and goes over the agenda, for it may be kicked.
+ */
+static bool may_be_kicked(const struct wheel *wheel, uint64_t packed, uint64_t deadline,
+                          uint64_t over)
+{
+    return deadline - over <= KICK_SPAN &&
+           packed_key_from(packed, agenda_key(&wheel->agenda, deadline)) != 0;
+}
+
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, struct bucket *due)
 {
     uint64_t batch[BUCKET_BATCH];
@@ -148,8 +159,10 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
         for (unsigned i = 0; i < count; i++) {
             hwt_timeout *timeout = packed_timeout(batch[i]);
             uint64_t deadline = timeout_deadline(timeout);
-            if (!due || deadline > limit)
+            if (!due || (deadline > limit && !may_be_kicked(wheel, batch[i], deadline, limit)))
                 wheel_insert(wheel, timeout, deadline);
+            else if (deadline > limit)
+                agenda_add(&wheel->agenda, timeout, deadline);
             else if (unlikely(!bucket_insert(
                          due, &wheel->store,
                          packed_filed(timeout, deadline, agenda_key(&wheel->agenda, deadline)),
@@ -165,8 +178,7 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
 
 #define PATIENCE 1023 /* removals: to ask the system in vain may take milliseconds */
 
-/* A portion of them; the first that finds no memory is in the pen again, and ends that. */
-static void leave_pen(struct wheel *wheel)
+void wheel_leave_pen(struct wheel *wheel)
 {
     struct pen *pen = &wheel->pen;
 
@@ -190,7 +202,7 @@ static void leave_pen_patiently(struct wheel *wheel)
         pen->wait--;
         return;
     }
-    leave_pen(wheel);
+    wheel_leave_pen(wheel);
     pen->patience =
         wheel->store.refused > 0 ? (unsigned)min_u64(2 * pen->patience + 1, PATIENCE) : 0;
     pen->wait = pen->patience;
@@ -226,79 +238,7 @@ void wheel_remove(struct wheel *wheel, hwt_timeout *timeout)
         agenda_extract(&wheel->agenda, timeout);
 }
 
-/* ---- expiry ---- */
-
-void wheel_cover(struct wheel *wheel, uint64_t tick, struct bucket *due)
-{
-    wheel->covered = max_u64(wheel->covered, wheel_tick_time(wheel, tick));
-    if (due) {
-        wheel->witness.slot = NULL;
-        agenda_add_bucket(&wheel->agenda, due, tick ? wheel_tick_time(wheel, tick - 1) : 0);
-    }
-    if (unlikely(!pen_is_empty(&wheel->pen)))
-        pen_expire(&wheel->pen, wheel->covered, &wheel->agenda);
-}
-
-/* The next tick up to `limit` at which something is due goes into the agenda. */
-static bool expire_tick(struct wheel *wheel, uint64_t limit)
-{
-    uint64_t penned = UINT64_MAX;
-    bool any;
-
-    if (unlikely(!pen_is_empty(&wheel->pen)))
-        leave_pen(wheel);
-    if (unlikely(!pen_is_empty(&wheel->pen))) {
-        penned = wheel_tick_of(wheel, pen_earliest(&wheel->pen));
-        limit = min_u64(limit, max_u64(penned, wheel->current));
-    }
-    any = wheel->ops->expire(wheel, limit);
-    if (!any)
-        wheel_cover(wheel, wheel->current - 1, NULL);
-    /* what came down may have gone to the pen, and from there on */
-    return any || penned <= limit || !agenda_is_empty(&wheel->agenda);
-}
-
-/* So does what is due at the tick that is on. */
-static bool expire_current(struct wheel *wheel, uint64_t now, bool exact)
-{
-    bool wanted = wheel->ops->has_current(wheel, now, exact ? UINT32_MAX : wheel->sparse);
-
-    if (unlikely(!pen_is_empty(&wheel->pen)))
-        wanted = wanted || (exact && pen_earliest(&wheel->pen) <= now);
-    if (!wanted || wheel->covered >= wheel_tick_time(wheel, wheel->current))
-        return false;
-    wheel->ops->take_current(wheel);
-    return true;
-}
-
-/* Most ticks of an event loop have one: it need not go over the agenda. */
-static hwt_timeout *take_lone(struct wheel *wheel, uint64_t now)
-{
-    if (!wheel->ops->take_lone || unlikely(!pen_is_empty(&wheel->pen)) ||
-        !agenda_is_empty(&wheel->agenda))
-        return NULL;
-    return wheel->ops->take_lone(wheel, now);
-}
-
-hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
-{
-    uint64_t limit = wheel_tick_floor(wheel, now);
-    hwt_timeout *lone = take_lone(wheel, now);
-    const struct entry *first;
-
-    if (lone)
-        return lone;
-    for (;;) {
-        while ((first = agenda_first(&wheel->agenda)) != NULL) {
-            uint64_t deadline = first->deadline;
-            if (deadline <= wheel->covered)
-                return deadline <= now ? agenda_take(&wheel->agenda) : NULL;
-            wheel_insert(wheel, agenda_take(&wheel->agenda), deadline); /* it was moved */
-        }
-        if (!expire_tick(wheel, limit) && !expire_current(wheel, now, exact))
-            return NULL;
-    }
-}
+/* ---- what comes next ---- */
 
 bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
 {
@@ -309,8 +249,6 @@ bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
         return false;
     return wheel->ops->is_sparse(wheel, earliest, wheel->sparse);
 }
-
-/* ---- what comes next ---- */
 
 /* The earliest of the agenda; what was moved out of it is filed anew. UINT64_MAX: empty. */
 static uint64_t agenda_earliest(struct wheel *wheel)

@@ -164,14 +164,20 @@ static inline bool wheel_has_noticed(const struct wheel *wheel)
     return unlikely(wheel->agenda.dropped != NULL);
 }
 
+/* A pass begins, up to the time that is now: before anything is filed in it. */
+static inline void wheel_begin_pass(struct wheel *wheel)
+{
+    agenda_begin_pass(&wheel->agenda);
+}
 /*
  * The next that is due at `now`, in order, its place stale; NULL: nothing is. The tick that is not
- * over yet counts as far as its deadlines are reached, if its slot is sparse, or with `exact`.
+ * over yet counts as far as its deadlines are reached, if its slot is sparse, or with `exact`. What
+ * is moved to "now" while the pass is on may be handed out with a deadline after `now` (agenda.h).
  */
 hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact);
 static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact)
 {
-    const struct entry *first = agenda_first(&wheel->agenda);
+    const struct entry *first = agenda_first_by(&wheel->agenda, now);
 
     if (likely(first && first->deadline <= wheel->covered))
         return first->deadline <= now ? agenda_take(&wheel->agenda) : NULL;
@@ -317,7 +323,12 @@ struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, ui
  * it. The bucket is empty afterwards.
  */
 void wheel_cover(struct wheel *wheel, uint64_t tick, struct bucket *due);
-/* Files those of `from` that are due at `limit` into `due` (NULL: none), the others anew. */
+/* A portion out of the pen; the first that finds no memory is there again, and ends that. */
+void wheel_leave_pen(struct wheel *wheel);
+/*
+ * Files those of `from` that are due at `limit` into `due` (NULL: none), the others anew: of what
+ * was moved to soon after it, where there is a `due`, into the agenda, which knows what is kicked.
+ */
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, struct bucket *due);
 /* What a bucket with more is not looked through for, unless that is asked for. */
 #define WHEEL_SCAN_UP_TO 16

@@ -286,6 +286,127 @@ WHEEL_TEST(wheel_edges, due_ones_can_be_removed)
     remove_while_running(wheel, oracle_remove_over);
 }
 
+/* The next that is handed out runs. */
+static void run_next(struct oracle *o, hwt_timeout *next)
+{
+    cr_assert_eq(wheel_take_due(o->wheel, o->now, true), next);
+    cr_assert_leq(oracle_deadline(next), o->now, "G1");
+    next->place = PLACE_ADRIFT;
+    oracle_forget(o, next);
+}
+
+/* It is not due, or the worker takes it to be so, and it is filed anew. */
+static void file_next(struct oracle *o, hwt_timeout *next)
+{
+    cr_assert_eq(wheel_take_due(o->wheel, o->now, true), next);
+    next->place = PLACE_ADRIFT;
+    wheel_insert(o->wheel, next, oracle_deadline(next));
+}
+
+static void end_pass(struct oracle *o)
+{
+    cr_assert_null(wheel_take_due(o->wheel, o->now, true));
+    wheel_prepare(o->wheel);
+    oracle_check_exact(o);
+}
+
+/*
+ * Moved to soon after the limit of a pass while that is on, it is handed out in it, or who does so
+ * again and again keeps it from running (G4); moved before, it keeps its place (G15).
+ */
+static void kick(hwt_wheel_kind kind, uint64_t by, bool rounds)
+{
+    hwt_timeout *first, *moved, *kicked;
+    struct oracle o;
+
+    oracle_open(&o, kind, TICK, 64, 0, CAPACITY);
+    o.handles = true;
+    first = oracle_insert(&o, TICK / 2);
+    moved = oracle_insert(&o, TICK / 2 + 1);
+    kicked = oracle_insert(&o, TICK / 2 + 2);
+    if (rounds) /* a hashed wheel has to look at each in the slot */
+        oracle_insert(&o, TICK / 2 + 64 * TICK);
+    o.now = TICK + 1000;
+    oracle_move_later(&o, moved, o.now + 1);
+    oracle_move_later(&o, kicked, o.now + 1);
+    wheel_begin_pass(o.wheel);
+    run_next(&o, first);
+    oracle_move_later(&o, kicked, o.now + by);
+    if (by <= KICK_SPAN)
+        file_next(&o, kicked);
+    end_pass(&o);
+    cr_assert_eq(oracle_advance(&o, o.now + 1, true), 1);
+    cr_assert_eq(oracle_advance(&o, o.now + by, true), 1);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+WHEEL_TEST(wheel_edges, what_is_kicked_is_handed_out)
+{
+    for (unsigned rounds = 0; rounds < 2; rounds++) {
+        kick(wheel, 2, rounds);
+        kick(wheel, KICK_SPAN, rounds);
+        kick(wheel, KICK_SPAN + 1, rounds);
+        kick(wheel, 10 * KICK_SPAN, rounds);
+    }
+}
+
+/* What an earlier pass has left has to be looked at before it can be known to have been kicked. */
+WHEEL_TEST(wheel_edges, what_was_left_is_handed_out_once_it_was_seen)
+{
+    hwt_timeout *due[3], *kicked[2];
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 0, CAPACITY);
+    o.handles = true;
+    oracle_insert(&o, 5 * TICK + 100);
+    due[0] = oracle_insert(&o, 5 * TICK + 1000);
+    kicked[0] = oracle_insert(&o, 5 * TICK + 2000);
+    due[1] = oracle_insert(&o, 5 * TICK + 3000);
+    kicked[1] = oracle_insert(&o, 5 * TICK + 4000);
+    due[2] = oracle_insert(&o, 5 * TICK + 4500);
+    oracle_insert(&o, 5 * TICK + TICK / 2);
+    cr_assert_eq(oracle_advance(&o, 5 * TICK + 500, true), 1);
+    o.now = 5 * TICK + 5000;
+    wheel_begin_pass(o.wheel);
+    run_next(&o, due[0]);
+    oracle_move_later(&o, kicked[0], o.now + 1); /* as if before the pass */
+    run_next(&o, due[1]);
+    oracle_move_later(&o, kicked[0], o.now + 2);
+    oracle_move_later(&o, kicked[1], o.now + 3);
+    file_next(&o, kicked[1]);
+    run_next(&o, due[2]);
+    file_next(&o, kicked[0]);
+    end_pass(&o);
+    cr_assert_eq(oracle_advance(&o, o.now + 3, true), 2);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+/* More than the front has, all moved while they run: what is later is not sorted, nor lost. */
+WHEEL_TEST(wheel_edges, a_crowd_moved_while_it_runs)
+{
+    for (uint64_t by = TICK / 2; by <= 8 * TICK; by *= 16) {
+        struct oracle o;
+
+        oracle_open(&o, wheel, TICK, 64, 0, 3 * AGENDA_FRONT);
+        o.handles = true;
+        while (o.spares)
+            oracle_insert(&o, 5 * TICK + 1 + o.spares % (TICK - 1));
+        o.now = 6 * TICK + 10;
+        wheel_begin_pass(o.wheel);
+        run_next(&o, o.sorted[0]);
+        for (size_t i = 0; i < 3 * AGENDA_FRONT; i++) {
+            if (o.node[i].place != PLACE_ADRIFT)
+                oracle_move_later(&o, &o.node[i], o.now + by + i);
+        }
+        if (by > KICK_SPAN)
+            end_pass(&o);
+        cr_assert_eq(oracle_advance(&o, 20 * TICK, true), 3 * AGENDA_FRONT - 1);
+        oracle_close(&o);
+    }
+}
+
 /* Of a tick that is on what is due runs if few share its slot; more wait for the end (G4). */
 WHEEL_TEST(wheel_edges, a_crowded_tick_waits_for_its_end)
 {

@@ -260,12 +260,13 @@ static inline void oracle_check_turn(const struct oracle *o, const hwt_timeout *
 }
 
 /*
- * Whether a tick's slot tells all that is due at it. Of a hashed wheel it does not if something was
- * moved to the tick, which lies where it was filed: the slot that counts is that of the earliest.
+ * Whether a tick's slot tells all that is due at it, and whether it is taken. Not if something was
+ * moved to the tick: met where it was filed, and due by then, it has the tick taken; and of a
+ * hashed wheel the slot that counts is that of the earliest.
  */
 static inline bool oracle_slot_tells_all(const struct oracle *o, uint64_t tick)
 {
-    return !o->crowded && !(o->hashed && oracle_has_moved_to(o, tick));
+    return !o->crowded && !oracle_has_moved_to(o, tick);
 }
 
 /* What the worker does with what is due; returns how many really were. */
@@ -275,6 +276,7 @@ static inline size_t oracle_run_due(struct oracle *o, bool exact)
     size_t ran = 0, parted = 0;
     hwt_timeout *timeout;
 
+    wheel_begin_pass(o->wheel);
     while ((timeout = wheel_take_due(o->wheel, o->now, exact)) != NULL) {
         uint64_t tick = wheel_tick_of(o->wheel, oracle_deadline(timeout));
         cr_assert_not(bucket_holds(timeout));
