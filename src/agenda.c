@@ -376,7 +376,7 @@ static bool is_kicked(const struct agenda *agenda, uint64_t deadline, uint64_t l
            agenda->front[agenda->lo].deadline < agenda->seen_to;
 }
 
-const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit)
+const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit, bool in_pass)
 {
     size_t moved = 0;
 
@@ -392,16 +392,16 @@ const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit)
         }
         if (likely(deadline <= first->deadline))
             return first;
-        if (limit == UINT64_MAX && moved++ > agenda->count) /* some of them more than once */
-            return first;
-        if (unlikely(agenda->seen_to == 0 && deadline > limit)) {
+        if (in_pass && agenda->seen_to == 0 && deadline > limit) {
             agenda_look_anew(agenda, deadline_after(limit, KICK_REACH));
             continue;
         }
-        if (is_kicked(agenda, deadline, limit)) {
+        if (in_pass && is_kicked(agenda, deadline, limit)) {
             first->deadline = 0;
             return first;
         }
+        if (!in_pass && moved++ > agenda->count) /* some of them more than once */
+            return first;
         if (first->deadline > limit) /* and so is all that is here */
             return first;
         agenda->lo++;

@@ -114,35 +114,37 @@ void agenda_sort(struct agenda *agenda, unsigned count, uint64_t from, uint64_t 
                  struct entry *entry);
 /*
  * The first, by the deadline that it has now. Drops what is noticed on the way. It stays valid
- * until the next call of anything here. `limit`: that of the pass that asks. What is later is not
- * put in order: the first of that may have a lower bound, and NULL may mean that all is later.
- *
- * Who kicks a timeout, moves it to "now" again and again, makes it later each time that it is met:
- * by its deadline it would not run as long as he is faster than the pass. So what was moved in this
- * very pass (A3), to a time soon after its limit, comes at once, with a deadline of 0: no order is
- * promised for what is moved while a pass is on; what was moved before keeps its place (G15). What
- * is entered in a pass is read in it; of what was here before, what is due is read anew, once. Who
- * runs it finds out whether the new deadline has come.
+ * until the next call of anything here. What is later than `limit` is not put in order: the first
+ * of that may have a lower bound, and NULL may mean that all is later.
  */
-const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit);
-static inline const struct entry *agenda_first_by(struct agenda *agenda, uint64_t limit)
+const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit, bool in_pass);
+HOT const struct entry *agenda_find(struct agenda *agenda, uint64_t limit, bool in_pass)
 {
     const struct entry *first = &agenda->front[agenda->lo];
 
     if (agenda->lo == agenda->hi)
-        return agenda_is_empty(agenda) ? NULL : agenda_find_first(agenda, limit);
+        return agenda_is_empty(agenda) ? NULL : agenda_find_first(agenda, limit, in_pass);
     if (likely(first->timeout->place != PLACE_NOTICED &&
                timeout_deadline(first->timeout) <= first->deadline))
         return first;
-    return agenda_find_first(agenda, limit);
+    return agenda_find_first(agenda, limit, in_pass);
+}
+/* In no pass. Beside others who move what is here again and again it may have a lower bound. */
+static inline const struct entry *agenda_first(struct agenda *agenda, uint64_t limit)
+{
+    return agenda_find(agenda, limit, false);
 }
 /*
- * In no pass, whatever its deadline; beside others who move all that is here again and again it may
- * be a lower bound.
+ * In a pass, up to its limit. Who kicks a timeout, moves it to "now" again and again, makes it
+ * later each time that it is met: by its deadline it would not run as long as he is faster than the
+ * pass. So what was moved in this very pass (A3), to a time soon after its limit, comes at once,
+ * with a deadline of 0: no order is promised for what is moved while a pass is on; what was moved
+ * before keeps its place (G15). What is entered in a pass is read in it; of what was here before,
+ * what is due is read anew, once. Who runs it finds out whether the new deadline has come.
  */
-static inline const struct entry *agenda_first(struct agenda *agenda)
+static inline const struct entry *agenda_first_due(struct agenda *agenda, uint64_t limit)
 {
-    return agenda_first_by(agenda, UINT64_MAX);
+    return agenda_find(agenda, limit, true);
 }
 
 /* A pass begins; or, in one, nothing is here that was here before. */

@@ -250,22 +250,6 @@ bool wheel_is_sparse(const struct wheel *wheel, uint64_t earliest)
     return wheel->ops->is_sparse(wheel, earliest, wheel->sparse);
 }
 
-/* The earliest of the agenda; what was moved out of it is filed anew. UINT64_MAX: empty. */
-static uint64_t agenda_earliest(struct wheel *wheel)
-{
-    const struct entry *first;
-
-    if (likely(agenda_is_empty(&wheel->agenda)))
-        return UINT64_MAX;
-    while ((first = agenda_first(&wheel->agenda)) != NULL) {
-        uint64_t deadline = first->deadline;
-        if (deadline <= wheel->covered)
-            return deadline;
-        wheel_insert(wheel, agenda_take(&wheel->agenda), deadline);
-    }
-    return UINT64_MAX;
-}
-
 struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, uint64_t tick)
 {
     uint64_t key = wheel_key(wheel, bucket->earliest, tick);
@@ -281,7 +265,7 @@ struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, ui
 
 uint64_t wheel_earliest(struct wheel *wheel)
 {
-    uint64_t earliest = agenda_earliest(wheel);
+    uint64_t earliest = wheel_agenda_earliest(wheel);
 
     if (earliest != UINT64_MAX) /* all else is beyond `covered` */
         return earliest;
@@ -300,7 +284,7 @@ bool wheel_still_has(const struct sighting *sighting)
 
 uint64_t wheel_earliest_exact(struct wheel *wheel)
 {
-    uint64_t earliest = agenda_earliest(wheel);
+    uint64_t earliest = wheel_agenda_earliest(wheel);
     struct sighting *witness = &wheel->witness;
 
     if (earliest != UINT64_MAX)
@@ -329,7 +313,7 @@ static hwt_timeout *pop_outside(struct wheel *wheel)
 
     if (noticed)
         return noticed;
-    if (agenda_first(&wheel->agenda))
+    if (agenda_first(&wheel->agenda, UINT64_MAX))
         return agenda_take(&wheel->agenda);
     noticed = wheel_take_noticed(wheel); /* agenda_first may have met the last ones */
     if (noticed)
@@ -354,7 +338,7 @@ unsigned wheel_pop(struct wheel *wheel, hwt_timeout **out)
 
 hwt_timeout *wheel_take_on_agenda(struct wheel *wheel)
 {
-    return agenda_first(&wheel->agenda) ? agenda_take(&wheel->agenda) : NULL;
+    return agenda_first(&wheel->agenda, UINT64_MAX) ? agenda_take(&wheel->agenda) : NULL;
 }
 
 void wheel_visit(struct wheel *wheel, bucket_see *see, void *context)

@@ -177,7 +177,7 @@ static inline void wheel_begin_pass(struct wheel *wheel)
 hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact);
 static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact)
 {
-    const struct entry *first = agenda_first_by(&wheel->agenda, now);
+    const struct entry *first = agenda_first_due(&wheel->agenda, now);
 
     if (likely(first && first->deadline <= wheel->covered))
         return first->deadline <= now ? agenda_take(&wheel->agenda) : NULL;
@@ -323,6 +323,8 @@ struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, ui
  * it. The bucket is empty afterwards.
  */
 void wheel_cover(struct wheel *wheel, uint64_t tick, struct bucket *due);
+/* The earliest of the agenda, what was moved beyond `covered` put back; UINT64_MAX: it is empty. */
+uint64_t wheel_agenda_earliest(struct wheel *wheel);
 /* A portion out of the pen; the first that finds no memory is there again, and ends that. */
 void wheel_leave_pen(struct wheel *wheel);
 /*

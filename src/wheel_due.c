@@ -62,12 +62,12 @@ static void put_back_first(struct wheel *wheel)
     wheel_insert(wheel, timeout, timeout_deadline(timeout));
 }
 
-static __attribute__((noinline)) void put_back_rest(struct wheel *wheel, uint64_t now)
+static __attribute__((noinline)) void put_back_later(struct wheel *wheel, uint64_t limit)
 {
     uint64_t batch[BUCKET_BATCH];
     unsigned count;
 
-    while ((count = agenda_take_later(&wheel->agenda, now, batch)) > 0) {
+    while ((count = agenda_take_later(&wheel->agenda, limit, batch)) > 0) {
         packed_prefetch(batch, count);
         for (unsigned i = 0; i < count; i++) {
             hwt_timeout *timeout = packed_timeout(batch[i]);
@@ -89,7 +89,7 @@ hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
     if (lone)
         return lone;
     for (;;) {
-        const struct entry *first = agenda_first_by(&wheel->agenda, now);
+        const struct entry *first = agenda_first_due(&wheel->agenda, now);
         if (first && first->deadline <= wheel->covered)
             return first->deadline <= now ? agenda_take(&wheel->agenda) : NULL;
         if (first) {
@@ -99,11 +99,25 @@ hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
         } else if (unlikely(!agenda_is_empty(&wheel->agenda))) {
             if (wheel->covered > now)
                 return NULL;
-            put_back_rest(wheel, now);
+            put_back_later(wheel, now);
         } else {
             agenda_begin_pass(&wheel->agenda); /* what comes now is read now */
             if (!expire_tick(wheel, limit) && !expire_current(wheel, now, most))
                 return NULL;
         }
     }
+}
+
+uint64_t wheel_agenda_earliest(struct wheel *wheel)
+{
+    while (unlikely(!agenda_is_empty(&wheel->agenda))) {
+        const struct entry *first = agenda_first(&wheel->agenda, wheel->covered);
+        if (first && first->deadline <= wheel->covered)
+            return first->deadline;
+        if (first)
+            put_back_first(wheel);
+        else
+            put_back_later(wheel, wheel->covered);
+    }
+    return UINT64_MAX;
 }

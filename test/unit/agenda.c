@@ -291,7 +291,7 @@ static void move_earlier(struct play *p, hwt_timeout *timeout)
 
 static void check_first(struct play *p)
 {
-    const struct entry *first = agenda_first(&p->agenda);
+    const struct entry *first = agenda_first(&p->agenda, UINT64_MAX);
 
     take_dropped(p);
     cr_assert_eq(first != NULL, p->count > 0, "lost or made up (G2)");
@@ -464,11 +464,11 @@ static void run_ties(enum shape shape)
             struct play *p =
                 tie_open(ticks[(i + j) % COUNT_OF(ticks)], counts[i], shape, shuffles[j]);
             for (size_t n = 0; n < counts[i]; n++) {
-                const struct entry *first = agenda_first(&p->agenda);
+                const struct entry *first = agenda_first(&p->agenda, UINT64_MAX);
                 cr_assert(first && first->stamp == p->sorted[n]->stamp, "G15: %zu", n);
                 agenda_take(&p->agenda);
             }
-            cr_assert_null(agenda_first(&p->agenda));
+            cr_assert_null(agenda_first(&p->agenda, UINT64_MAX));
             play_close(p);
         }
     }
@@ -485,7 +485,7 @@ Test(agenda, a_tie_is_opened_as_far_as_needed)
 {
     for (size_t j = 0; j < COUNT_OF(ticks); j++) {
         struct play *p = tie_open(ticks[j], 200000, ONE_DEADLINE, 63);
-        agenda_first(&p->agenda);
+        agenda_first(&p->agenda, UINT64_MAX);
         cr_assert_geq(bucket_at_most(&p->agenda.tie), 200000 - 2 * AGENDA_FRONT, "a tick of %lu ns",
                       (unsigned long)ticks[j]);
         check(p);

@@ -98,7 +98,7 @@ static void expire(struct play *p, uint64_t covered)
 
     p->covered = covered;
     pen_expire(&p->pen, covered, &p->agenda);
-    for (hwt_timeout *node; agenda_first(&p->agenda); expired++) {
+    for (hwt_timeout *node; agenda_first(&p->agenda, UINT64_MAX); expired++) {
         node = agenda_take(&p->agenda);
         cr_assert_leq(timeout_deadline(node), covered);
         gone(p, node);
