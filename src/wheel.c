@@ -149,6 +149,14 @@ static bool may_be_kicked(const struct wheel *wheel, uint64_t packed, uint64_t d
            packed_key_from(packed, agenda_key(&wheel->agenda, deadline)) != 0;
 }
 
+/* False: no memory for a slot. */
+HOT bool put_due(struct wheel *wheel, struct bucket *due, hwt_timeout *timeout, uint64_t deadline)
+{
+    uint64_t key = agenda_key(&wheel->agenda, deadline);
+
+    return bucket_insert(due, &wheel->store, packed_filed(timeout, deadline, key), deadline);
+}
+
 void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, struct bucket *due)
 {
     uint64_t batch[BUCKET_BATCH];
@@ -161,12 +169,7 @@ void wheel_refile(struct wheel *wheel, struct bucket *from, uint64_t limit, stru
             uint64_t deadline = timeout_deadline(timeout);
             if (!due || (deadline > limit && !may_be_kicked(wheel, batch[i], deadline, limit)))
                 wheel_insert(wheel, timeout, deadline);
-            else if (deadline > limit)
-                agenda_add(&wheel->agenda, timeout, deadline);
-            else if (unlikely(!bucket_insert(
-                         due, &wheel->store,
-                         packed_filed(timeout, deadline, agenda_key(&wheel->agenda, deadline)),
-                         deadline)))
+            else if (deadline > limit || unlikely(!put_due(wheel, due, timeout, deadline)))
                 agenda_add(&wheel->agenda, timeout, deadline);
         }
     }
