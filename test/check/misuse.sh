@@ -55,7 +55,7 @@ noticed="2 builds notice"
 if command -v valgrind >/dev/null &&
     echo '#include <valgrind/memcheck.h>' | $CC -E - >/dev/null 2>&1; then
     under=(valgrind -q)
-    dies debug 'Invalid read'
+    dies debug 'Invalid read' -Wl,-S # valgrind 3.19 gives up over what clang tells debuggers
     noticed="$noticed, valgrind too"
 else
     echo "left out: what valgrind notices: apt-get install valgrind"
