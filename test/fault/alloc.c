@@ -120,18 +120,26 @@ static void fail_first_create(void)
     }
 }
 
+static void init_attr(pthread_attr_t *attr)
+{
+    STRESS_OK(pthread_attr_init(attr));
+#ifdef __GLIBC__ /* which asks for memory to copy CPUs; musl's attributes have none */
+    cpu_set_t cpus;
+
+    STRESS_CHECK(sched_getaffinity(0, sizeof cpus, &cpus) == 0, "sched_getaffinity");
+    STRESS_OK(pthread_attr_setaffinity_np(attr, sizeof cpus, &cpus));
+#endif
+}
+
 static void fail_create(void)
 {
     pthread_attr_t attr;
-    cpu_set_t cpus;
 
     tried_config = config_for(HWT_DRIVE_WORKER);
     each_failing(try_create, nothing, destroy_if_created);
     tried_config.wheel = HWT_WHEEL_HASHED;
     tried_config.reserve = 100000;
-    STRESS_CHECK(sched_getaffinity(0, sizeof cpus, &cpus) == 0, "sched_getaffinity");
-    STRESS_OK(pthread_attr_init(&attr));
-    STRESS_OK(pthread_attr_setaffinity_np(&attr, sizeof cpus, &cpus));
+    init_attr(&attr);
     tried_config.thread_attr = &attr;
     each_failing(try_create, nothing, destroy_if_created);
     STRESS_OK(pthread_attr_destroy(&attr));

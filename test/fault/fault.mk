@@ -6,3 +6,6 @@ FAULT := $(call test_programs,fault)
 
 $(FAULT): $(B)/%: $(O)/%.o $(O)/libsupport.a $(INTERNAL)
 	$(call link_test,$<)
+
+# It throws through the library where that may be thrown through.
+$(O)/test/fault/walk.o: TEST_C += $(UNWINDING)

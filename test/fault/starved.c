@@ -119,23 +119,24 @@ static void busy_task(void)
     stress_sleep(starve_ns + starve_ns / 10);
 }
 
-static void first_cpu(cpu_set_t *cpus)
+/* The worker by its hook, not by attributes: musl's have no CPUs. */
+static void pin_to_first_cpu(void *arg)
 {
+    cpu_set_t cpus;
     size_t cpu = 0;
 
-    STRESS_CHECK(sched_getaffinity(0, sizeof *cpus, cpus) == 0, "sched_getaffinity");
-    while (!CPU_ISSET(cpu, cpus))
+    (void)arg;
+    STRESS_CHECK(sched_getaffinity(0, sizeof cpus, &cpus) == 0, "sched_getaffinity");
+    while (!CPU_ISSET(cpu, &cpus))
         cpu++;
-    CPU_ZERO(cpus);
-    CPU_SET(cpu, cpus);
+    CPU_ZERO(&cpus);
+    CPU_SET(cpu, &cpus);
+    STRESS_OK(pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus));
 }
 
 static void *hog(void *arg)
 {
-    cpu_set_t cpus;
-
-    first_cpu(&cpus);
-    STRESS_OK(pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus));
+    pin_to_first_cpu(NULL);
     while (!atomic_load(&hogs_end))
         ;
     return arg;
@@ -178,19 +179,13 @@ static void stopped_process(void)
 /* ---- a round ---- */
 static void create_pinned(hwt_wheel_kind wheel)
 {
-    pthread_attr_t attr;
     hwt_config config;
-    cpu_set_t cpus;
 
-    first_cpu(&cpus);
-    STRESS_OK(pthread_attr_init(&attr));
-    STRESS_OK(pthread_attr_setaffinity_np(&attr, sizeof cpus, &cpus));
     hwt_config_init(&config);
     config.wheel = wheel;
     config.tick_ns = HWT_USEC(500);
-    config.thread_attr = &attr;
+    config.worker_start = pin_to_first_cpu;
     STRESS_OK(hwt_timer_create(&timer, &config));
-    STRESS_OK(pthread_attr_destroy(&attr));
 }
 
 static uint64_t play(void (*starve)(void), hwt_wheel_kind wheel)

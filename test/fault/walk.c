@@ -13,7 +13,9 @@
 #include "fault/inject.h"
 
 #include <setjmp.h>
+#ifdef __EXCEPTIONS /* the library is built for them, too (Makefile: UNWINDING) */
 #include <unwind.h>
+#endif
 
 enum { ITEMS = 6000, JOBS = 4096 };
 
@@ -130,6 +132,9 @@ static void submit(uint64_t deadline, bool plain);
 static void cancel(struct item *item);
 static void move(struct item *item, uint64_t deadline);
 
+#ifdef __EXCEPTIONS
+enum { UNWINDS = true };
+
 static _Unwind_Reason_Code stop_unwinding(int version, _Unwind_Action actions,
                                           _Unwind_Exception_Class class,
                                           struct _Unwind_Exception *exception,
@@ -156,6 +161,13 @@ static void throw(void)
     _Unwind_ForcedUnwind(&exception, stop_unwinding, NULL);
     STRESS_CHECK(false, "nobody caught it");
 }
+#else
+enum { UNWINDS = false };
+
+static void throw(void)
+{
+}
+#endif
 
 static void meddle(void)
 {
@@ -626,7 +638,7 @@ static void configure(hwt_config *config)
     if (rounds % 64 == 1)
         config->ticks_per_wheel = UINT32_C(1) << 20;
     executor = stress_one_in(2) ? NO_EXECUTOR : (enum executor)stress_below(EXECUTORS);
-    may_throw = executor == NO_EXECUTOR && stress_one_in(2);
+    may_throw = UNWINDS && executor == NO_EXECUTOR && stress_one_in(2);
     fixed_rate = stress_one_in(3);
     if (executor)
         config->execute = execute;
