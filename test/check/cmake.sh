@@ -10,6 +10,8 @@ cd "$(dirname "$0")/../.."
 : "${BUILD:=build}" "${CC:=gcc}" "${CXX:=g++}" "${MAKE:=make}"
 unset VERBOSE DESTDIR PREFIX prefix libdir includedir LD_LIBRARY_PATH
 unset "${!CMAKE_@}" "${!hwt_@}"
+. test/toolchain.sh
+share_a_libc || { echo "$CC and $CXX have not the same C library"; exit 77; }
 command -v cmake >/dev/null || { echo "CMake is not installed: apt-get install cmake"; exit 77; }
 tmp=$(realpath "$(mktemp -d)")
 trap 'rm -rf "$tmp"' EXIT

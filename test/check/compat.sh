@@ -9,6 +9,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 : "${BUILD:=build}" "${CC:=gcc}"
+. test/toolchain.sh
 tests="config contract executor fd handles hooks periodic reschedule struct_size virtual
     virtual_limits worker worker_stop"
 examples="rpc_timeout graceful_shutdown"
@@ -16,6 +17,8 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 [ -e "$BUILD/libhwt.so" ] || { echo "skipped: $BUILD/libhwt.so is not there"; exit 77; }
 [ "${KIND:-release}" = release ] || { echo "skipped: for the release build"; exit 77; }
+has_header criterion/criterion.h ||
+    { echo "Criterion is not installed for $CC: apt-get install libcriterion-dev"; exit 77; }
 library=$(cd "$BUILD" && pwd)
 
 compile() # release output sources...

@@ -6,8 +6,10 @@
 
 set -eu
 cd "$(dirname "$0")/../.."
-: "${CXX:=g++}" "${BUILD:=build}"
+: "${CC:=gcc}" "${CXX:=g++}" "${BUILD:=build}"
+. test/toolchain.sh
 command -v "$CXX" >/dev/null || { echo "$CXX is not installed: apt-get install $CXX"; exit 77; }
+share_a_libc || { echo "$CC and $CXX have not the same C library"; exit 77; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
@@ -499,7 +501,7 @@ esac
 
 # In what clang has built of C, an exception that leaves a cleanup ends the process (guarantees.md).
 without=()
-if "${CC:-gcc}" --version | grep -q clang; then
+if "$CC" --version | grep -q clang; then
     without=(what is owed on the way out)
     echo "left out: exceptions out of callbacks on the way out of others': CC=gcc"
 fi

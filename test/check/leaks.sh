@@ -8,6 +8,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 : "${CC:=gcc}" "${BUILD:=build}" "${MAKE:=make}"
+. test/toolchain.sh
+can_sanitize address,undefined || { echo "$CC's sanitizers do not run here"; exit 77; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 

@@ -7,6 +7,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 : "${BUILD:=build}" "${CC:=gcc}" "${MAKE:=make}"
+. test/toolchain.sh
+can_sanitize address,undefined || { echo "$CC's sanitizers do not run here"; exit 77; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 awk '/^```/ { if (inside) exit; inside = $0 == "```c"; next } inside' README.md >"$dir/program.c"

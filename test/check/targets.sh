@@ -7,6 +7,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 : "${CC:=gcc}"
+. test/toolchain.sh
+has_header ck_md.h || { echo "$CC does not find Concurrency Kit by itself"; exit 77; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 seen=0

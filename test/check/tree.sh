@@ -58,8 +58,11 @@ awk '/SPDX-License-Identifier: BSD-2-Clause/ && FNR <= 3 { licensed[FILENAME] = 
 { grep -nE '[[:blank:]]+$' "${code[@]}" Makefile || :; } | complain "blanks at the end of a line"
 { grep -lP '\t' "${code[@]}" || :; } | complain "with tabs"
 for f in test/*.sh test/*/*.sh bench/*.sh bench/*/*.sh .ci/*; do
-    [ -x "$f" ] || echo "$f"
-done | complain "not executable"
+    case $(head -c 2 "$f") in
+    '#!') [ -x "$f" ] || echo "$f" ;;
+    *) [ ! -x "$f" ] || echo "$f" ;;
+    esac
+done | complain "executable without a line #!, or the other way round"
 
 # A row with a cell too many loses its last one where it is shown.
 mapfile -t documents < <(printf '%s\n' "${files[@]}" | grep -E '\.md$')
