@@ -427,13 +427,13 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
  * cancelled, or is due and with the executor. Inside its own task: re-arms it for another run;
  * false, if it was cancelled during this run, whatever that said, or its place under max_pending
  * has been taken meanwhile. From another thread while it runs: false. Moved to now in a task,
- * another one runs in the same pass if it was due in that already, else in the next; moved to a
- * time before now it may be the next either way. Among equal deadlines it keeps the place of its
- * submission. A periodic one goes on from the new deadline: its phase moves along. At a fixed rate
- * a deadline long ago has it catch up on every period since, in a row: to run it now, use a delay
- * of 0. Moving it later, on every packet say, is one compare-and-swap and wakes nobody. What is
- * moved to now all the time, faster than anybody comes to it, runs all the same, though seldom; on
- * a clock of yours maybe not before that ends.
+ * another one runs after what is due: in the same pass if it was due in that already and the clock
+ * has stood still, else in the next; moved to a time before now it may be the next either way.
+ * Among equal deadlines it keeps the place of its submission. A periodic one goes on from the new
+ * deadline: its phase moves along. At a fixed rate a deadline long ago has it catch up on every
+ * period since, in a row: to run it now, use a delay of 0. Moving it later, on every packet say, is
+ * one compare-and-swap and wakes nobody. What is moved to now all the time, faster than anybody
+ * comes to it, runs all the same, though seldom; on a clock of yours maybe not before that ends.
  *
  * A false from another thread does not say whether the run that is on, or just over, came too soon.
  * Who must not lose a push keeps the deadline in `arg`, too, under a lock that the task takes: the

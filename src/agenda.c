@@ -244,7 +244,6 @@ static bool refill(struct agenda *agenda, uint64_t limit)
         else
             spread_part(agenda, level, part);
     }
-    agenda->seen_to = max_u64(agenda->seen_to, rank_deadline(agenda, agenda->bound)); /* read now */
     return true;
 }
 
@@ -369,11 +368,10 @@ void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t ba
 
 /* ---- taking out ---- */
 
-/* The first was moved to a time soon after the limit: since it was read in this pass? */
-static bool is_kicked(const struct agenda *agenda, uint64_t deadline, uint64_t limit)
+/* It was moved, to soon after the limit; and there is room: who has none has its turn later. */
+static bool may_be_kicked(const struct agenda *agenda, uint64_t deadline, uint64_t limit)
 {
-    return deadline > limit && deadline - limit <= KICK_SPAN &&
-           agenda->front[agenda->lo].deadline < agenda->seen_to;
+    return deadline > limit && deadline - limit <= KICK_SPAN && agenda->aside < AGENDA_FRONT;
 }
 
 const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit, bool in_pass)
@@ -392,13 +390,10 @@ const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit, boo
         }
         if (likely(deadline <= first->deadline))
             return first;
-        if (in_pass && agenda->seen_to == 0 && deadline > limit) {
-            agenda_look_anew(agenda, deadline_after(limit, KICK_REACH));
+        if (in_pass && may_be_kicked(agenda, deadline, limit)) {
+            agenda->lo++;
+            agenda_put_aside(agenda, timeout, deadline);
             continue;
-        }
-        if (in_pass && is_kicked(agenda, deadline, limit)) {
-            first->deadline = 0;
-            return first;
         }
         if (!in_pass && moved++ > agenda->count) /* some of them more than once */
             return first;

@@ -17,8 +17,8 @@
  *   A1 the front is sorted, and holds all ranks below `bound`; no part holds a lower one, but for
  *      timeouts that were moved: a key, like a deadline of the wheel, is a lower bound.
  *   A2 `last` is not above the rank of anything in a part.
- *   A3 the deadline of an entry of the front below `seen_to` was its word's at some time in this
- *      pass: if the word has a later one now, somebody has moved it in this pass.
+ *   A3 what is aside was met in this pass with the deadline beside it: if its word has another one
+ *      now, somebody has moved it in this pass.
  *
  * Of a tick with more than fit into the front, the lowest are skimmed off into it, and the rest is
  * spread over the parts only when they have run. A tie, a tick all of one key, would have to be
@@ -61,13 +61,14 @@ struct agenda {
                        were withdrawn are counted until the parts have been found empty */
     size_t noticed;    /* ... of which so many are */
     struct bucket tie; /* a tie that is still closed, by falling stamps ... */
-    uint64_t tie_deadline;            /* ... none of them with one below this */
-    struct bucket rest;               /* of a large tick, not spread over the parts yet ... */
-    uint64_t rest_base;               /* ... whose deadlines are above this */
-    bool crowded;                     /* a tie or a rest may hold something */
-    struct bucket anew;               /* on its way to other parts; otherwise empty */
-    hwt_timeout *dropped;             /* by `where`: noticed ones that were met */
-    uint64_t seen_to;                 /* with a lower one in the front: read in this pass (A3) */
+    uint64_t tie_deadline; /* ... none of them with one below this */
+    struct bucket rest;    /* of a large tick, not spread over the parts yet ... */
+    uint64_t rest_base;    /* ... whose deadlines are above this */
+    bool crowded;          /* a tie or a rest may hold something */
+    struct bucket anew;    /* on its way to other parts; otherwise empty */
+    hwt_timeout *dropped;  /* by `where`: noticed ones that were met */
+    unsigned aside;        /* in a pass: so many were met that had been moved. Not counted ... */
+    unsigned kicked, kicked_end; /* ... of them those that are handed out, from there to there */
     uint64_t occupied[AGENDA_LEVELS]; /* parts that may hold something */
 };
 
@@ -75,7 +76,10 @@ struct agenda {
 int agenda_init(struct agenda *agenda, struct chunk_store *store, uint64_t tick_ns);
 void agenda_destroy(struct agenda *agenda);
 
-/* Nothing is here. False: maybe nothing; agenda_first tells, by any limit, and then this does. */
+/*
+ * Nothing is here, but for what was put aside. False: maybe nothing; agenda_first tells, by any
+ * limit, and then this does.
+ */
 static inline bool agenda_is_empty(const struct agenda *agenda)
 {
     return agenda->count == 0 && !agenda->crowded;
@@ -137,21 +141,29 @@ static inline const struct entry *agenda_first(struct agenda *agenda, uint64_t l
 /*
  * In a pass, up to its limit. Who kicks a timeout, moves it to "now" again and again, makes it
  * later each time that it is met: by its deadline it would not run as long as he is faster than the
- * pass. So what was moved in this very pass (A3), to a time soon after its limit, comes at once,
- * with a deadline of 0: no order is promised for what is moved while a pass is on; what was moved
- * before keeps its place (G15). What is entered in a pass is read in it; of what was here before,
- * what is due is read anew, once. Who runs it finds out whether the new deadline has come.
+ * pass. So what was due, and has been moved to a time soon after the limit, is put aside, for
+ * agenda_take_kicked.
  */
 static inline const struct entry *agenda_first_due(struct agenda *agenda, uint64_t limit)
 {
     return agenda_find(agenda, limit, true);
 }
-
-/* A pass begins; or, in one, nothing is here that was here before. */
-static inline void agenda_begin_pass(struct agenda *agenda)
+/*
+ * Nothing else is due in this pass: the next of what was put aside and has been moved once more
+ * since, which is to say in this pass (A3): no order is promised for that (G15), and by their new
+ * deadlines they come. NULL: none. Its place is stale, and who runs it finds out whether its time
+ * has come. What was not moved again goes where its deadline belongs: it may have been moved before
+ * the pass, or by a task of it, which lets nothing overtake what is due, nor each other.
+ */
+hwt_timeout *agenda_pop_kicked(struct agenda *agenda);
+static inline hwt_timeout *agenda_take_kicked(struct agenda *agenda)
 {
-    agenda->seen_to = agenda_is_empty(agenda) ? UINT64_MAX : 0;
+    return unlikely(agenda->aside > 0) ? agenda_pop_kicked(agenda) : NULL;
 }
+/* The earliest deadline of what was put aside; UINT64_MAX: nothing was. */
+uint64_t agenda_earliest_aside(const struct agenda *agenda);
+/* The pass is broken off: all of it goes where its deadlines belong. */
+void agenda_put_aside_back(struct agenda *agenda);
 
 /*
  * Where nothing is left to come by `limit`, and yet something is here: takes some of it out, as

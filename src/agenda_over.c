@@ -53,7 +53,11 @@ static void purge(struct agenda *agenda)
 
 void agenda_notice(struct agenda *agenda, hwt_timeout *timeout)
 {
+    bool aside = timeout->place == PLACE_KICKED; /* not for long */
+
     timeout->place = PLACE_NOTICED;
+    if (unlikely(aside))
+        return;
     agenda->noticed++;
     if (agenda->noticed > PURGE_ABOVE && agenda->noticed > agenda->count / 2)
         purge(agenda);
@@ -87,12 +91,17 @@ static bool extract_from_lists(struct agenda *agenda, hwt_timeout *timeout)
 
 void agenda_extract(struct agenda *agenda, hwt_timeout *timeout)
 {
-    bool found = extract_from_front(agenda, timeout) || extract_from_lists(agenda, timeout);
+    bool found;
 
+    if (unlikely(timeout->place == PLACE_KICKED)) {
+        found = agenda_take_from_aside(agenda, timeout);
+    } else {
+        found = extract_from_front(agenda, timeout) || extract_from_lists(agenda, timeout);
+        agenda->count--;
+    }
     hwt_assert(found);
     (void)found;
     timeout_set_where(timeout, NULL, PLACE_ADRIFT);
-    agenda->count--;
 }
 
 hwt_timeout *agenda_pop_dropped(struct agenda *agenda)
@@ -114,6 +123,20 @@ static size_t check_front(const struct agenda *agenda)
         noticed += front[i].timeout->place == PLACE_NOTICED;
     }
     return noticed;
+}
+
+static size_t check_aside(const struct agenda *agenda)
+{
+    size_t count = 0;
+
+    hwt_assert(agenda->kicked <= agenda->kicked_end && agenda->kicked_end <= agenda->aside &&
+               agenda->aside <= AGENDA_FRONT);
+    for (unsigned i = agenda->kicked; i < agenda->aside; i++) {
+        const hwt_timeout *timeout = agenda->more->aside[i].timeout;
+        hwt_assert(!timeout || timeout->place == PLACE_KICKED || timeout->place == PLACE_NOTICED);
+        count += timeout && timeout->place == PLACE_KICKED;
+    }
+    return count;
 }
 
 size_t agenda_check(struct agenda *agenda, unsigned idle)
@@ -138,5 +161,6 @@ size_t agenda_check(struct agenda *agenda, unsigned idle)
     hwt_assert(count <= agenda->count && noticed <= agenda->noticed);
     hwt_assert(bucket_is_empty(&agenda->anew));
     (void)noticed;
-    return count - agenda->noticed + bucket_check(&agenda->tie) + bucket_check(&agenda->rest);
+    return count - agenda->noticed + bucket_check(&agenda->tie) + bucket_check(&agenda->rest) +
+           check_aside(agenda);
 }

@@ -16,6 +16,7 @@ struct agenda_memory {
     hwt_timeout *listed[AGENDA_LEVELS][AGENDA_PARTS]; /* in a part, by `where` */
     struct entry entries[AGENDA_FRONT];               /* the front */
     struct entry spare[AGENDA_FRONT];                 /* while sorting */
+    struct entry aside[AGENDA_FRONT];                 /* moved in this pass */
     uint64_t packed[2][AGENDA_FRONT];                 /* while sorting */
 };
 
@@ -92,11 +93,12 @@ static inline unsigned front_length(const struct agenda *agenda)
 /* There, or into a part if there are lower ones in it. */
 void front_add(struct agenda *agenda, hwt_timeout *timeout, agenda_rank rank);
 
-/*
- * What is to come by `until` goes where it belongs by now: it has been read in this pass (A3,
- * agenda_moved.c).
- */
-void agenda_look_anew(struct agenda *agenda, uint64_t until);
+/* ---- aside (agenda_moved.c) ---- */
+
+/* Of what was put aside; false: it is not there. */
+bool agenda_take_from_aside(struct agenda *agenda, const hwt_timeout *timeout);
+/* It was moved, to this deadline, and is in nothing else of the agenda. */
+void agenda_put_aside(struct agenda *agenda, hwt_timeout *timeout, uint64_t deadline);
 
 /* ---- parts: level by level, each the value of a digit ---- */
 

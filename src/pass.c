@@ -87,8 +87,10 @@ static bool run_hand(hwt_timer *timer, bool exact, struct run_frame *frame, uint
             wheel_prefetch_due(wheel, FETCH_AHEAD, FETCH_AT_ONCE);
         wheel_prefetch_due_further(wheel, FURTHER_AHEAD, 1);
         *ran += run_due(timer, timeout, frame);
-        if (must_end_pass(timer) || has_to_attend(timer, *ran))
+        if (must_end_pass(timer) || has_to_attend(timer, *ran)) {
+            wheel_break_off(wheel);
             return false;
+        }
         if (i == HAND)
             return timer_is_ours(timer);
         timeout = next_due(timer, exact);
@@ -109,8 +111,7 @@ static bool begin_pass(hwt_timer *timer)
     if (!timer_is_ours(timer))
         return false;
     timer_check_acting(timer);
-    hwt_assert(w->pass_limit == 0);
-    wheel_begin_pass(w->wheel);
+    hwt_assert(w->pass_limit == 0 && w->wheel->agenda.aside == 0);
     intake(timer, now);
     file_later_ones(timer);
     w->pass_limit = w->now = now;
@@ -146,6 +147,7 @@ static uint64_t pass(hwt_timer *timer, bool exact, struct run_frame *frame)
 /* What was to run in this pass is in the agenda, or waits for the next pass anyway. */
 static void break_off(struct worker *w)
 {
+    wheel_break_off(w->wheel);
     w->passed = max_u64(w->passed, w->pass_limit);
     w->pass_limit = 0;
 }

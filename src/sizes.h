@@ -87,9 +87,9 @@
 #define CROWD_NOTED   128     /* of a crowded bucket, when its first is asked for */
 #define LOT_FIRST     16      /* large chunks that a wheel asks malloc for the first time */
 #define KICK_SPAN     1000000 /* ns after the limit of a pass: what is moved there may run in it */
-#define KICK_REACH    20000   /* ns after it: what was left is read anew, as what is due */
 #define KICK_TRIES    4       /* claims of what was moved, each by a clock read of its own ... */
 #define KICK_NEAR     1000    /* ns: ... and so far behind that, at most */
+#define KICK_LOOKS    64      /* at what was moved in a pass, whether it is so once more */
 #define TURNSTILES    64      /* words that those sleep on who wait for the end of a run */
 
 #endif

@@ -111,6 +111,7 @@ enum timeout_place {
     PLACE_SHELF = 7,   /* with the executor; for want of memory in a list, by `where` */
     PLACE_NOTICED = 8, /* its notice came while it was where it cannot be taken out of at once */
     PLACE_ADRIFT = 9,  /* met, held by nothing: in the worker's hand, or awaiting its notice */
+    PLACE_KICKED = 10, /* put aside by the agenda until its pass ends */
 };
 
 /* A run is on (1), and somebody waits for its end (2). */

@@ -285,7 +285,7 @@ bool wheel_still_has(const struct sighting *sighting)
            slot_still_holds(sighting->slot, sighting->packed);
 }
 
-uint64_t wheel_earliest_exact(struct wheel *wheel)
+static uint64_t earliest_filed(struct wheel *wheel)
 {
     uint64_t earliest = wheel_agenda_earliest(wheel);
     struct sighting *witness = &wheel->witness;
@@ -300,6 +300,15 @@ uint64_t wheel_earliest_exact(struct wheel *wheel)
     earliest = witness->deadline;
     return likely(pen_is_empty(&wheel->pen)) ? earliest
                                              : min_u64(earliest, pen_earliest(&wheel->pen));
+}
+
+uint64_t wheel_earliest_exact(struct wheel *wheel)
+{
+    uint64_t earliest = earliest_filed(wheel);
+
+    return likely(wheel->agenda.aside == 0)
+               ? earliest
+               : min_u64(earliest, agenda_earliest_aside(&wheel->agenda));
 }
 
 uint64_t wheel_next_call(struct wheel *wheel)

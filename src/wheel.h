@@ -164,26 +164,24 @@ static inline bool wheel_has_noticed(const struct wheel *wheel)
     return unlikely(wheel->agenda.dropped != NULL);
 }
 
-/* A pass begins, up to the time that is now: before anything is filed in it. */
-static inline void wheel_begin_pass(struct wheel *wheel)
-{
-    agenda_begin_pass(&wheel->agenda);
-}
 /*
  * The next that is due at `now`, in order, its place stale; NULL: nothing is. The tick that is not
  * over yet counts as far as its deadlines are reached, if its slot is sparse, or with `exact`. What
- * is moved to "now" while the pass is on may be handed out with a deadline after `now` (agenda.h).
+ * is moved to "now" while the pass is on may be handed out after all others, with a deadline after
+ * `now` (agenda.h).
  */
 hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact);
 static inline hwt_timeout *wheel_take_due(struct wheel *wheel, uint64_t now, bool exact)
 {
     const struct entry *first = agenda_first_due(&wheel->agenda, now);
 
-    if (likely(first && first->deadline <= wheel->covered))
-        return first->deadline <= now ? agenda_take(&wheel->agenda) : NULL;
-    if (!first && now <= wheel->covered) /* W1 */
-        return NULL;
-    return wheel_find_due(wheel, now, exact);
+    if (likely(first && first->deadline <= wheel->covered)) {
+        if (first->deadline <= now)
+            return agenda_take(&wheel->agenda);
+    } else if (first || now > wheel->covered) { /* W1 */
+        return wheel_find_due(wheel, now, exact);
+    }
+    return agenda_take_kicked(&wheel->agenda);
 }
 
 /* Fetches what the tasks of the next that are due will be called with. */
@@ -197,6 +195,11 @@ HOT void wheel_prefetch_due_further(const struct wheel *wheel, unsigned from, un
     agenda_prefetch_further(&wheel->agenda, from, count);
 }
 
+/* The pass ends before wheel_take_due has found nothing. */
+static inline void wheel_break_off(struct wheel *wheel)
+{
+    agenda_put_aside_back(&wheel->agenda);
+}
 /* After the last wheel_take_due of a pass: what is to be done ahead, and fetched. */
 static inline void wheel_prepare(struct wheel *wheel)
 {
@@ -323,7 +326,10 @@ struct sighting wheel_bucket_scan(struct wheel *wheel, struct bucket *bucket, ui
  * it. The bucket is empty afterwards.
  */
 void wheel_cover(struct wheel *wheel, uint64_t tick, struct bucket *due);
-/* The earliest of the agenda, what was moved beyond `covered` put back; UINT64_MAX: it is empty. */
+/*
+ * The earliest of the agenda, what was moved beyond `covered` put back; UINT64_MAX: it has nothing
+ * but what was put aside.
+ */
 uint64_t wheel_agenda_earliest(struct wheel *wheel);
 /* A portion out of the pen; the first that finds no memory is there again, and ends that. */
 void wheel_leave_pen(struct wheel *wheel);

@@ -90,22 +90,24 @@ hwt_timeout *wheel_find_due(struct wheel *wheel, uint64_t now, bool exact)
         return lone;
     for (;;) {
         const struct entry *first = agenda_first_due(&wheel->agenda, now);
-        if (first && first->deadline <= wheel->covered)
-            return first->deadline <= now ? agenda_take(&wheel->agenda) : NULL;
+        if (first && first->deadline <= wheel->covered) {
+            if (first->deadline <= now)
+                return agenda_take(&wheel->agenda);
+            break;
+        }
         if (first) {
             if (first->deadline <= now && most < SPARSE)
                 most = SPARSE;
             put_back_first(wheel);
         } else if (unlikely(!agenda_is_empty(&wheel->agenda))) {
             if (wheel->covered > now)
-                return NULL;
+                break;
             put_back_later(wheel, now);
-        } else {
-            agenda_begin_pass(&wheel->agenda); /* what comes now is read now */
-            if (!expire_tick(wheel, limit) && !expire_current(wheel, now, most))
-                return NULL;
+        } else if (!expire_tick(wheel, limit) && !expire_current(wheel, now, most)) {
+            break;
         }
     }
+    return agenda_take_kicked(&wheel->agenda);
 }
 
 uint64_t wheel_agenda_earliest(struct wheel *wheel)

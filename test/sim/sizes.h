@@ -74,9 +74,9 @@ uint64_t sim_wake_ns(void); /* by the world */
 #define CROWD_NOTED   2
 #define LOT_FIRST     1
 #define KICK_SPAN     1000000
-#define KICK_REACH    20000
 #define KICK_TRIES    2
 #define KICK_NEAR     1000
+#define KICK_LOOKS    2
 #define TURNSTILES    2
 
 #endif

@@ -615,3 +615,52 @@ WHEEL_TEST(order, the_clock_jumps_ahead)
         close_rig();
     }
 }
+
+/* ---- a task that moves others which are due, too ---- */
+
+static hwt_timeout *overtaken[4];
+static unsigned started[4], start_count;
+
+static void note_start(hwt_timeout *timeout, void *arg)
+{
+    (void)timeout;
+    started[start_count++] = (unsigned)((hwt_timeout **)arg - overtaken);
+}
+
+static void move_two(hwt_timeout *timeout, void *arg)
+{
+    note_start(timeout, arg);
+    cr_assert(hwt_timeout_reschedule(overtaken[2], 0));
+    cr_assert(hwt_timeout_reschedule(overtaken[1], 0));
+}
+
+/*
+ * What it moves to "now" has a later deadline than all that is due in this pass, and comes after
+ * that, whether in this pass or the next; Envoy's TimerOrderAndReschedule asks for it.
+ */
+WHEEL_TEST(order, what_a_task_moves_to_now_comes_after_what_is_due)
+{
+    static const unsigned expected[4] = {0, 3, 2, 1};
+
+    for (uint64_t tick = HWT_USEC(10); tick <= HWT_MSEC(100); tick *= 10) {
+        hwt_config config;
+
+        hwt_config_init(&config);
+        config.wheel = wheel;
+        config.drive = HWT_DRIVE_CALLER;
+        config.tick_ns = tick;
+        start_count = 0;
+        cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+        for (unsigned i = 0; i < 4; i++)
+            cr_assert_eq(hwt_new_timeout(timer, i ? note_start : move_two, &overtaken[i],
+                                         i * HWT_MSEC(1) / 2, &overtaken[i]),
+                         0);
+        sleep_ms(2);
+        while (start_count < 4)
+            cr_assert_geq(hwt_timer_advance(timer), 0);
+        cr_assert_arr_eq(started, expected, sizeof expected);
+        for (unsigned i = 0; i < 4; i++)
+            hwt_timeout_unref(overtaken[i]);
+        hwt_timer_destroy(timer);
+    }
+}

@@ -311,31 +311,35 @@ static void end_pass(struct oracle *o)
 }
 
 /*
- * Moved to soon after the limit of a pass while that is on, it is handed out in it, or who does so
- * again and again keeps it from running (G4); moved before, it keeps its place (G15).
+ * Moved to soon after the limit of a pass while that is on, and once more, it is handed out in it,
+ * or who does so again and again keeps it from running (G4). Moved once, or before, it keeps its
+ * place (G15), and nothing is overtaken.
  */
 static void kick(hwt_wheel_kind kind, uint64_t by, bool rounds)
 {
-    hwt_timeout *first, *moved, *kicked;
+    hwt_timeout *first, *last, *moved, *once, *kicked;
     struct oracle o;
 
     oracle_open(&o, kind, TICK, 64, 0, CAPACITY);
     o.handles = true;
     first = oracle_insert(&o, TICK / 2);
     moved = oracle_insert(&o, TICK / 2 + 1);
-    kicked = oracle_insert(&o, TICK / 2 + 2);
+    once = oracle_insert(&o, TICK / 2 + 2);
+    kicked = oracle_insert(&o, TICK / 2 + 3);
+    last = oracle_insert(&o, TICK / 2 + 4);
     if (rounds) /* a hashed wheel has to look at each in the slot */
         oracle_insert(&o, TICK / 2 + 64 * TICK);
     o.now = TICK + 1000;
     oracle_move_later(&o, moved, o.now + 1);
-    oracle_move_later(&o, kicked, o.now + 1);
-    wheel_begin_pass(o.wheel);
     run_next(&o, first);
+    oracle_move_later(&o, once, o.now + 1);
     oracle_move_later(&o, kicked, o.now + by);
+    run_next(&o, last);
+    oracle_move_later(&o, kicked, o.now + by + 1);
     if (by <= KICK_SPAN)
         file_next(&o, kicked);
     end_pass(&o);
-    cr_assert_eq(oracle_advance(&o, o.now + 1, true), 1);
+    cr_assert_eq(oracle_advance(&o, o.now + 1, true), 2);
     cr_assert_eq(oracle_advance(&o, o.now + by, true), 1);
     oracle_drain(&o);
     oracle_close(&o);
@@ -351,8 +355,8 @@ WHEEL_TEST(wheel_edges, what_is_kicked_is_handed_out)
     }
 }
 
-/* What an earlier pass has left has to be looked at before it can be known to have been kicked. */
-WHEEL_TEST(wheel_edges, what_was_left_is_handed_out_once_it_was_seen)
+/* What an earlier pass has left, the same: it may have been moved before this one. */
+WHEEL_TEST(wheel_edges, what_was_left_is_handed_out_if_it_is_moved_again)
 {
     hwt_timeout *due[3], *kicked[2];
     struct oracle o;
@@ -368,17 +372,59 @@ WHEEL_TEST(wheel_edges, what_was_left_is_handed_out_once_it_was_seen)
     oracle_insert(&o, 5 * TICK + TICK / 2);
     cr_assert_eq(oracle_advance(&o, 5 * TICK + 500, true), 1);
     o.now = 5 * TICK + 5000;
-    wheel_begin_pass(o.wheel);
     run_next(&o, due[0]);
     oracle_move_later(&o, kicked[0], o.now + 1); /* as if before the pass */
     run_next(&o, due[1]);
-    oracle_move_later(&o, kicked[0], o.now + 2);
+    oracle_move_later(&o, kicked[1], o.now + 2);
+    run_next(&o, due[2]);
     oracle_move_later(&o, kicked[1], o.now + 3);
     file_next(&o, kicked[1]);
-    run_next(&o, due[2]);
-    file_next(&o, kicked[0]);
     end_pass(&o);
-    cr_assert_eq(oracle_advance(&o, o.now + 3, true), 2);
+    cr_assert_eq(oracle_advance(&o, o.now + 1, true), 1);
+    cr_assert_eq(oracle_advance(&o, o.now + 3, true), 1);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
+/*
+ * Each of what is put aside for the end of a pass can be removed, over, moved earlier, or put back
+ * where the pass is broken off; and is among what comes next.
+ */
+WHEEL_TEST(wheel_edges, what_is_kicked_is_still_there)
+{
+    hwt_timeout *due[2], *kicked[4], *over;
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 0, CAPACITY);
+    o.handles = true;
+    due[0] = oracle_insert(&o, TICK / 2);
+    for (unsigned i = 0; i < 4; i++)
+        kicked[i] = oracle_insert(&o, TICK / 2 + 1 + i);
+    over = oracle_insert(&o, TICK / 2 + 9);
+    due[1] = oracle_insert(&o, TICK / 2 + 10);
+    o.now = TICK + 1000;
+    run_next(&o, due[0]);
+    for (unsigned i = 0; i < 4; i++)
+        oracle_move_later(&o, kicked[i], o.now + 1);
+    oracle_move_later(&o, over, o.now + 20);
+    run_next(&o, due[1]);
+    for (unsigned i = 0; i < 4; i++)
+        oracle_move_later(&o, kicked[i], o.now + 10 - i);
+    oracle_move_later(&o, over, o.now + 21);
+    cr_assert_eq(wheel_earliest_exact(o.wheel), o.now + 7);
+    file_next(&o, kicked[3]); /* which sees to all of them */
+    oracle_check_count(&o);
+    oracle_remove(&o, kicked[2]);
+    oracle_remove_over(&o, over);
+    cr_assert_eq(wheel_earliest_exact(o.wheel), o.now + 7, "filed anew");
+    oracle_check_count(&o);
+    file_next(&o, kicked[1]);
+    wheel_break_off(o.wheel);
+    oracle_take_noticed(&o);
+    cr_assert_eq(o.noticed, 0);
+    oracle_check_exact(&o);
+    end_pass(&o);
+    cr_assert_eq(oracle_advance(&o, o.now + 10, true), 3);
     oracle_drain(&o);
     oracle_close(&o);
 }
@@ -399,7 +445,6 @@ WHEEL_TEST(wheel_edges, a_crowd_moved_while_it_runs)
         while (o.spares)
             oracle_insert(&o, 5 * TICK + 1 + o.spares % (TICK - 1));
         o.now = 7 * TICK + 10;
-        wheel_begin_pass(o.wheel);
         run_next(&o, o.sorted[0]);
         for (size_t i = 0; i < 3 * AGENDA_FRONT; i++) {
             if (o.node[i].place != PLACE_ADRIFT && &o.node[i] != last)

@@ -276,7 +276,6 @@ static inline size_t oracle_run_due(struct oracle *o, bool exact)
     size_t ran = 0, parted = 0;
     hwt_timeout *timeout;
 
-    wheel_begin_pass(o->wheel);
     while ((timeout = wheel_take_due(o->wheel, o->now, exact)) != NULL) {
         uint64_t tick = wheel_tick_of(o->wheel, oracle_deadline(timeout));
         cr_assert_not(bucket_holds(timeout));
