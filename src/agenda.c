@@ -369,7 +369,7 @@ void agenda_add_bucket(struct agenda *agenda, struct bucket *bucket, uint64_t ba
 /* ---- taking out ---- */
 
 /* It was moved, to soon after the limit; and there is room: who has none has its turn later. */
-static bool may_be_kicked(const struct agenda *agenda, uint64_t deadline, uint64_t limit)
+static bool goes_aside(const struct agenda *agenda, uint64_t deadline, uint64_t limit)
 {
     return deadline > limit && deadline - limit <= KICK_SPAN && agenda->aside < AGENDA_FRONT;
 }
@@ -390,7 +390,7 @@ const struct entry *agenda_find_first(struct agenda *agenda, uint64_t limit, boo
         }
         if (likely(deadline <= first->deadline))
             return first;
-        if (in_pass && may_be_kicked(agenda, deadline, limit)) {
+        if (in_pass && goes_aside(agenda, deadline, limit)) {
             agenda->lo++;
             agenda_put_aside(agenda, timeout, deadline);
             continue;

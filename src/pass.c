@@ -111,7 +111,7 @@ static bool begin_pass(hwt_timer *timer)
     if (!timer_is_ours(timer))
         return false;
     timer_check_acting(timer);
-    hwt_assert(w->pass_limit == 0 && w->wheel->agenda.aside == 0);
+    hwt_assert(w->pass_limit == 0 && wheel_has_ended_pass(w->wheel));
     intake(timer, now);
     file_later_ones(timer);
     w->pass_limit = w->now = now;

@@ -200,6 +200,11 @@ static inline void wheel_break_off(struct wheel *wheel)
 {
     agenda_put_aside_back(&wheel->agenda);
 }
+/* Between passes nothing is kept for the end of one. */
+static inline bool wheel_has_ended_pass(const struct wheel *wheel)
+{
+    return wheel->agenda.aside == 0;
+}
 /* After the last wheel_take_due of a pass: what is to be done ahead, and fetched. */
 static inline void wheel_prepare(struct wheel *wheel)
 {

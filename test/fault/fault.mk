@@ -7,5 +7,5 @@ FAULT := $(call test_programs,fault)
 $(FAULT): $(B)/%: $(O)/%.o $(O)/libsupport.a $(INTERNAL)
 	$(call link_test,$<)
 
-# It throws through the library where that may be thrown through.
+# The walk throws through the library where that may be thrown through.
 $(O)/test/fault/walk.o: TEST_C += $(UNWINDING)
