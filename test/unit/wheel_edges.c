@@ -429,6 +429,37 @@ WHEEL_TEST(wheel_edges, what_is_kicked_is_still_there)
     oracle_close(&o);
 }
 
+/* Put aside, moved earlier, and put aside again in the same pass: it is there once. */
+WHEEL_TEST(wheel_edges, what_is_put_aside_twice)
+{
+    hwt_timeout *due[4], *kicked;
+    struct oracle o;
+
+    oracle_open(&o, wheel, TICK, 64, 0, CAPACITY);
+    o.handles = true;
+    due[0] = oracle_insert(&o, TICK / 2);
+    kicked = oracle_insert(&o, TICK / 2 + 1);
+    for (unsigned i = 1; i < 4; i++)
+        due[i] = oracle_insert(&o, TICK / 2 + 2 * i);
+    o.now = TICK + 1000;
+    run_next(&o, due[0]);
+    oracle_move_later(&o, kicked, o.now + 1);
+    run_next(&o, due[1]);
+    oracle_check_count(&o);
+    oracle_move_earlier(&o, kicked, TICK / 2 + 3);
+    oracle_take_nudge(&o);
+    oracle_move_later(&o, kicked, o.now + 2);
+    run_next(&o, due[2]);
+    oracle_check_count(&o);
+    oracle_move_later(&o, kicked, o.now + 3);
+    run_next(&o, due[3]);
+    file_next(&o, kicked);
+    end_pass(&o);
+    cr_assert_eq(oracle_advance(&o, o.now + 3, true), 1);
+    oracle_drain(&o);
+    oracle_close(&o);
+}
+
 /*
  * More than the front has, all moved while they run: what is later is not sorted, nor lost, and
  * what is due at a later tick runs in the same pass.
