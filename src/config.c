@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "quota.h"
 #include "struct_size.h"
 
 #define DEFAULT_TICK_NS HWT_MSEC(1)
@@ -100,7 +101,7 @@ int config_apply(hwt_timer *timer, const hwt_config *config, uint32_t *slots)
     *slots = round_up(*slots);
     take_clock(timer, config);
     timer->tick_ns = tick_ns;
-    timer->max_pending = config->max_pending;
+    timer->max_pending = min_u64(config->max_pending, QUOTA_FREE);
     timer->slow_task_ns = config->slow_task_ns;
     timer->reserved = config->reserve;
     timer->drive = config->drive;

@@ -14,7 +14,7 @@ static void enlist(hwt_timer *timer, hwt_timeout *timeout)
 {
     struct worker *w = &timer->worker;
 
-    quota_give(timer);
+    quota_give_back(timer, timeout);
     bump_release(&w->count.unprocessed, 1);
     timeout->link.next = w->reclaimed ? &w->reclaimed->link : NULL;
     w->reclaimed = timeout;

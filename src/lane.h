@@ -52,6 +52,9 @@ struct lane {
     /* written by the producers on this CPU at every submission */
     alignas(CACHE_PAIR) _Atomic(lane_slot *) tail[2]; /* the next one to try, near and far: hints */
     struct survey survey[2]; /* of these segments, once a lap; who gives back clears `leaving` */
+    /* only with max_pending (quota.h); written by those who end what was submitted here, too */
+    _Atomic uint64_t quota;  /* free places, and how often one was given */
+    _Atomic uint32_t lender; /* a hint: the lane that had one when there was none here */
 
     /* read at every submission; written by the worker's sweeps and by ever earlier deadlines */
     alignas(CACHE_PAIR) _Atomic uint64_t earliest; /* not above that of any of its segments */

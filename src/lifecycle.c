@@ -12,6 +12,7 @@
 #include "house.h"
 #include "intake.h"
 #include "pool.h"
+#include "quota.h"
 #include "registry.h"
 #include "run.h"
 #include "visit.h"
@@ -83,6 +84,7 @@ static int create_parts(hwt_timer *timer, const hwt_config *config, uint32_t slo
         timer->lanes.keeper = timer;
     }
     if (result == 0) {
+        quota_open(timer);
         timer->worker.returns =
             calloc((size_t)timer->lanes.count + 1, sizeof *timer->worker.returns);
         result = timer->worker.returns ? 0 : -ENOMEM;
@@ -138,8 +140,7 @@ static void init_shell(hwt_timer *timer)
     memset(&timer->run_count, 0, sizeof timer->run_count);
     memset(&timer->lanes, 0, sizeof timer->lanes);
     memset(&timer->reservation, 0, sizeof timer->reservation);
-    store_relaxed(&timer->quota_used, 0); /* `guests` stays: a late handle may be in it */
-    store_relaxed(&timer->phase, PHASE_CREATED);
+    store_relaxed(&timer->phase, PHASE_CREATED); /* `guests` stays: a late handle may be in it */
     store_relaxed(&timer->asked, 0);
     store_relaxed(&timer->untidy, 0);
     store_relaxed(&timer->still, 0);

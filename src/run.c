@@ -52,9 +52,9 @@ void run_tell_uncaught(void)
  * False: at max_pending. Elsewhere, this lane may be another one than that which counted the end:
  * so nothing is subtracted from what others may have read before (C24).
  */
-static bool uncount_end(hwt_timer *timer, bool elsewhere)
+static bool uncount_end(hwt_timer *timer, const hwt_timeout *timeout, bool elsewhere)
 {
-    if (!quota_take(timer))
+    if (!quota_take_again(timer, timeout))
         return false;
     if (elsewhere)
         add_relaxed(&lanes_here(&timer->lanes)->rearms, 1);
@@ -143,7 +143,7 @@ HOT void end_run(hwt_timer *timer, hwt_timeout *timeout)
 HOT void run_here(hwt_timer *timer, hwt_timeout *timeout, struct run_frame *frame)
 {
     if (!(timeout->flags & FLAG_PERIODIC))
-        count_end(timer, false);
+        count_end(timer, timeout, false);
     count_run(timer, timeout, timer->worker.now, false);
     frame->current = timeout;
     call_task(timer, timeout);
@@ -180,12 +180,12 @@ bool run_rearm(struct run_frame *frame, hwt_timeout *timeout, uint64_t deadline)
                   word_code(load_acquire(&timeout->word)) == WORD_RUNNING;
 
     /* Pending again before the word says so: whoever cancels it then counts it out (G3). */
-    if (counts && !uncount_end(timer, frame->elsewhere))
+    if (counts && !uncount_end(timer, timeout, frame->elsewhere))
         return false;
     show_rearmed(frame, timer, timeout);
     if (!timeout_rearm(timeout, deadline)) {
         if (counts)
-            count_end(timer, frame->elsewhere);
+            count_end(timer, timeout, frame->elsewhere);
         return false;
     }
     tell_rearmed(frame, timer, deadline);
@@ -203,7 +203,7 @@ static bool finish_for_good(hwt_timer *timer, hwt_timeout *timeout, bool elsewhe
         if (!word_change(timeout, &word, word_deadline(word), WORD_EXPIRED))
             continue;
         if (word_code(word) == WORD_REARMED || timeout->flags & FLAG_PERIODIC)
-            count_end(timer, elsewhere); /* until now it was pending */
+            count_end(timer, timeout, elsewhere); /* until now it was pending */
         return true;
     }
     return false;

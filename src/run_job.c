@@ -117,7 +117,7 @@ static void run_elsewhere(hwt_timer *timer, hwt_timeout *timeout)
     struct guard guard GUARDED = {.leave = leave_job, .what = &frame};
 
     if (!(timeout->flags & FLAG_PERIODIC))
-        count_end(timer, true);
+        count_end(timer, timeout, true);
     count_run(timer, timeout, timer_now(timer), true);
     run_frames = &frame;
     guard_begin(&guard);
@@ -170,7 +170,7 @@ static void refuse(hwt_timer *timer, hwt_timeout *timeout)
     }
     poison_mark_taken_up(timeout);
     sub_acq_rel(&timeout->refs, 1); /* the job's share; the runtime still has its own */
-    quota_give(timer);
+    quota_give_back(timer, timeout);
     add_relaxed(&lane->rejected, 1);
     add_release(&lane->cancelled, 1);
     file_undispatched(timer, timeout);

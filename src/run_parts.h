@@ -13,13 +13,13 @@
 /* ---- counting ---- */
 
 /* A run that may be the last ends it as far as the counts go, before its task is called. */
-HOT void count_end(hwt_timer *timer, bool elsewhere)
+HOT void count_end(hwt_timer *timer, const hwt_timeout *timeout, bool elsewhere)
 {
     if (elsewhere)
         add_release(&lanes_here(&timer->lanes)->expired, 1);
     else
         bump_release(&timer->worker.count.expired, 1);
-    quota_give(timer);
+    quota_give_back(timer, timeout);
 }
 
 static inline uint64_t late(uint64_t now, uint64_t deadline)

@@ -168,8 +168,7 @@ struct hwt_timer {
 
     struct park park; /* shared, see park.h */
 
-    alignas(CACHE_PAIR) _Atomic uint64_t quota_used; /* only if max_pending; everyone */
-    struct run_counters run_count;
+    alignas(CACHE_PAIR) struct run_counters run_count;
 
     alignas(CACHE_PAIR) struct worker worker;
 

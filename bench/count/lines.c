@@ -247,12 +247,16 @@ static void record_while_they_run(struct shared *shared)
     pthread_barrier_wait(&shared->step);
 }
 
-static void run_producers(unsigned n, uint64_t pairs)
+static void run_producers(unsigned n, uint64_t pairs, bool limited)
 {
     struct producer *p = bench_alloc(n * sizeof(*p));
     struct shared shared = {.pairs = pairs};
-    int error = hwt_timer_create(&shared.timer, NULL);
+    hwt_config config;
+    int error;
 
+    hwt_config_init(&config);
+    config.max_pending = limited ? 2 * DEPTH * n : 0;
+    error = hwt_timer_create(&shared.timer, &config);
     if (error)
         bench_die("hwt_timer_create", error);
     pthread_barrier_init(&shared.step, NULL, n + 1);
@@ -315,10 +319,11 @@ static void summarize(struct summary *s, uint64_t pairs)
     }
 }
 
-static void report(struct bench *b, unsigned producers, uint64_t pairs)
+static void report(struct bench *b, unsigned producers, uint64_t pairs, bool limited)
 {
     double all = (double)pairs * producers;
-    struct bench_row row = {"hwt", "steady state", producers, pairs, "", "", 0};
+    const char *name = limited ? "with max_pending" : "steady state";
+    struct bench_row row = {"hwt", name, producers, pairs, "", "", 0};
     struct summary s;
 
     summarize(&s, pairs * producers);
@@ -352,13 +357,15 @@ int main(int argc, char **argv)
     without_rseq(argv);
     bench_open(&b, argc, argv, "cache lines that producers write, on simulated machines");
     table = bench_alloc(TABLE * sizeof(*table));
-    for (unsigned i = 0; i < sizeof(producers) / sizeof(*producers) - (b.quick ? 2 : 0); i++) {
+    for (unsigned i = 0; i < 2 * (sizeof(producers) / sizeof(*producers) - (b.quick ? 2 : 0));
+         i++) {
         uint64_t pairs = b.quick ? 12500 : ONCE_ROUND;
+        bool limited = i % 2;
 
-        simulated_cpus = producers[i];
-        bench_progress(&b, "%u producers", producers[i]);
-        run_producers(producers[i], pairs);
-        report(&b, producers[i], pairs);
+        simulated_cpus = producers[i / 2];
+        bench_progress(&b, "%u producers%s", simulated_cpus, limited ? ", max_pending" : "");
+        run_producers(simulated_cpus, pairs, limited);
+        report(&b, simulated_cpus, pairs, limited);
     }
     free(table);
     return bench_close(&b);

@@ -165,7 +165,6 @@ static const char *name_of(uintptr_t address, char *buffer, size_t size)
             {&timer->park.wake_before, 8, "wake_before"},
             {&timer->park.parked, 4, "parked"},
             {&timer->park.alarm, 8, "alarm"},
-            {&timer->quota_used, 8, "quota_used"},
             {&timer->worker.next_deadline, 8, "next_deadline"},
             {&timer->mutex, sizeof timer->mutex, "mutex"},
             {&timer->driver, 4, "driver"},

@@ -58,7 +58,8 @@ static bool accepted(struct life *life, int result)
               "a submission fails with %d", result);
     SIM_CHECK(result != -ENOMEM || oracle.world->faults || oracle.world->no_segments,
               "a submission finds no memory");
-    SIM_CHECK(result != -ENOBUFS || oracle.world->max_pending, "a submission meets a limit");
+    SIM_CHECK(result != -ENOBUFS || (oracle.world->max_pending && !oracle.world->all_fit),
+              "G3: a submission meets a limit");
     SIM_CHECK(result != -ESHUTDOWN || oracle.stopping, "a submission fails, nobody has stopped");
     SIM_CHECK(result != -EOWNERDEAD || oracle.lost, "a submission fails, the worker is there");
     return false;

@@ -104,6 +104,7 @@ struct world {
     bool executor_refuses;
     unsigned executor_threads;
     uint64_t max_pending;
+    bool all_fit; /* no producer has more than one, and there is a place for each */
     size_t reserve;
     unsigned crowd;       /* so many timeouts are in one lane from the beginning ... */
     bool crowd_is_due;    /* ... and to be run, each for a while */

@@ -1774,6 +1774,18 @@ const struct world worlds[] = {
         .weight = {[OP_SCHEDULE] = 10, [OP_CANCEL] = 6, [OP_MOVE] = 2, [OP_STOP] = 1},
         .conduct_weight = {[DOES_NOTHING] = 1},
     },
+    {
+        .name = "places",
+        .shows = "C27 G3",
+        .producers = 3,
+        .ops = 6,
+        .max_pending = 3,
+        .all_fit = true,
+        .wanders = true,
+        .delays = 0x1f,
+        .weight = {[OP_FLEETING] = 8, [OP_PENDING] = 1},
+        .conduct_weight = {[DOES_NOTHING] = 1},
+    },
 };
 const unsigned world_count = sizeof worlds / sizeof worlds[0];
 
