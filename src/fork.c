@@ -8,9 +8,10 @@
 #include "pool.h"
 #include "registry.h"
 
-_Atomic uint32_t fork_generation = 1;
+struct fork_page fork_page;
 _Thread_local unsigned fork_depth;
 
+static uint32_t generations; /* so many have been, in the line of this process */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool watched;
 
@@ -41,7 +42,7 @@ static void in_child(void)
 {
     if (fork_depth == 0) /* done when it was needed */
         return;
-    add_relaxed(&fork_generation, 1);
+    store_relaxed(&fork_page.generation, ++generations);
     fork_depth = 0;
     counter_after_fork();
     pool_after_fork(true);
@@ -50,18 +51,22 @@ static void in_child(void)
 
 void fork_settle_now(void)
 {
-    if (platform_is_forked())
+    if (load_relaxed(&fork_page.generation) == 0 || platform_is_forked())
         in_child();
 }
 
 static void watch(void)
 {
+    store_relaxed(&fork_page.generation, ++generations);
+    platform_wipe_on_fork(&fork_page, sizeof fork_page);
     watched = pthread_atfork(before, in_parent, in_child) == 0;
 }
 
 bool fork_watch(void)
 {
     pthread_once(&once, watch);
+    if (unlikely(load_relaxed(&fork_page.generation) == 0)) /* a child without handlers: _Fork */
+        store_relaxed(&fork_page.generation, ++generations);
     return watched;
 }
 

@@ -12,11 +12,19 @@
 
 #include "atomic.h"
 #include "base.h"
+#include "platform.h"
 
-extern HIDDEN _Atomic uint32_t fork_generation;  /* grows in a forked child; never 0 */
+/*
+ * A page of its own, which the kernel wipes in a child: so the timers of the parent are dead there
+ * whatever is called first, and before our handler. (Before Linux 4.14: from that handler on.)
+ */
+struct fork_page {
+    alignas(PLATFORM_PAGE) _Atomic uint32_t generation; /* grows in a forked child; 0: wiped */
+};
+extern HIDDEN struct fork_page fork_page;
 extern HIDDEN _Thread_local unsigned fork_depth; /* not 0: this thread is forking */
 
-/* Before anything else, by whoever creates a timer. False: no memory for it. */
+/* By whoever creates a timer, settled. False: no memory for it. */
 bool fork_watch(void);
 
 void fork_settle_now(void);

@@ -165,9 +165,9 @@ static int create(hwt_timer **timer, const hwt_config *config)
 
     if (!timer || !config_take(&whole, config))
         return -EINVAL;
+    fork_settle();
     if (!fork_watch())
         return -ENOMEM;
-    fork_settle();
     counter_find();
     if (pool_prepare() != 0)
         return -ENOMEM;
@@ -183,7 +183,7 @@ static int create(hwt_timer **timer, const hwt_config *config)
         registry_give(created);
         return result;
     }
-    store_release(&created->generation, load_relaxed(&fork_generation));
+    store_release(&created->generation, load_relaxed(&fork_page.generation));
     if (registry_enter(created->log != NULL) && created->log)
         created->log(created->log_arg, "hwt: more than 64 timers are alive; one serves a process");
     *timer = created;

@@ -68,7 +68,15 @@ void platform_name_worker(const char *name);
 /* Copies the attributes that matter to a worker. 0 or a negative errno. */
 int platform_attr_copy(pthread_attr_t *to, const pthread_attr_t *from);
 
-/* By who is about to fork, one at a time. Then: whether this is the child. */
+/* The largest page that there is. */
+#ifdef __x86_64__
+#define PLATFORM_PAGE 4096
+#else
+#define PLATFORM_PAGE 65536
+#endif
+/* A forked child finds these pages of static storage zeroed, if the kernel can do that. */
+void platform_wipe_on_fork(void *pages, size_t size);
+/* By who is about to fork, one at a time. Then: whether this is the child, by its number. */
 void platform_before_fork(void);
 bool platform_is_forked(void);
 

@@ -343,20 +343,17 @@ void platform_unmap(void *memory, size_t size)
 #define MADV_WIPEONFORK 18
 #endif
 
-static pid_t forking;
-static bool *mark; /* in a page that a child finds wiped; NULL: there is none */
-
-static bool *map_mark(void)
+void platform_wipe_on_fork(void *pages, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *memory = map_some(page);
 
-    if (memory && madvise(memory, page, MADV_WIPEONFORK) != 0) {
-        munmap(memory, page);
-        memory = NULL;
-    }
-    return (bool *)memory;
+    if (size % (size_t)sysconf(_SC_PAGESIZE) == 0)
+        (void)madvise(pages, size, MADV_WIPEONFORK);
+    errno = saved;
 }
+
+static pid_t forking;
 
 void platform_before_fork(void)
 {
@@ -373,7 +370,7 @@ void platform_before_fork(void)
 /* The mark: the first process of a PID namespace may have a child that is the first of another. */
 bool platform_is_forked(void)
 {
-    return (mark && !*mark) || getpid() != forking;
+    return getpid() != forking;
 }
 
 /* What a leak checker reads as well, if the process has one: LeakSanitizer's own name for it. */

@@ -141,7 +141,7 @@ struct answer {
 };
 
 struct hwt_timer {
-    _Atomic uint32_t generation; /* fork_generation of the process that created it */
+    _Atomic uint32_t generation; /* fork_page.generation of the process that created it */
     _Atomic uint32_t phase;      /* enum phase; changed under `mutex` */
 
     /* never change between create and destroy */
@@ -196,7 +196,7 @@ struct hwt_timer {
 /* Created in this process? What a forked child inherited is dead (G12). */
 static inline bool timer_is_ours(const hwt_timer *timer)
 {
-    return likely(load_relaxed(&timer->generation) == load_relaxed(&fork_generation));
+    return likely(load_relaxed(&timer->generation) == load_relaxed(&fork_page.generation));
 }
 
 /* The same in calls that may wait: in a forked child that would be for ever (fork_settle). */

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@ TestSuite(fork_handlers, .init = test_arm);
 #define HANDLERS 2 /* before the library's, after them */
 
 static bool handlers_act, child_alone; /* only in the child */
+static bool wipes_pages;               /* the kernel; since Linux 4.14 */
 static hwt_timer *parents;
 static hwt_timeout *parents_pending, *parents_first;
 static unsigned prepared, parented, childed, failures;
@@ -56,12 +59,29 @@ static void in_parent(void)
     parented++;
 }
 
+/* Of these none waits for anything, nor has the library been told of the fork before the first. */
+static void the_parents_is_dead(void)
+{
+    hwt_timeout *timeout = NULL;
+    hwt_stats stats;
+
+    hwt_stats_init(&stats);
+    expect_that(hwt_new_timeout(parents, noop_task, NULL, 0, &timeout) == -ECHILD && !timeout);
+    expect_that(!hwt_timeout_cancel(parents_pending));
+    expect_that(!hwt_timeout_reschedule(parents_pending, 0));
+    expect_that(hwt_timeout_renew(&parents_first, NULL, 0) == -ECHILD);
+    expect_that(hwt_timer_stats(parents, &stats) == -ECHILD);
+    expect_that(hwt_timer_pending(parents) == 0 && hwt_timer_is_stopped(parents));
+}
+
 static void in_child(unsigned which)
 {
     hwt_unprocessed list = {0};
 
     if (!handlers_act)
         return;
+    if (wipes_pages || which > 0)
+        the_parents_is_dead();
     expect_that(hwt_timer_stop(parents, &list) == -ECHILD);
     expect_that(hwt_timeout_cancel_sync(parents_pending) == -ECHILD);
     expect_that(hwt_timer_start(parents) == -ECHILD);
@@ -126,8 +146,11 @@ static int in_child_process(int (*check)(void))
  */
 static bool make_parents(void)
 {
+    void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     atomic_uint runs = 0;
 
+    wipes_pages = page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0;
+    munmap(page, 4096);
     parents = worker_timer();
     return parents &&
            hwt_new_timeout(parents, noop_task, NULL, HWT_SEC(60), &parents_pending) == 0 &&
@@ -153,6 +176,37 @@ Test(fork_handlers, that_use_timers)
     cr_assert_eq(hwt_new_timeout(parents, count_task, &runs, 0, NULL), 0);
     cr_assert(wait_count(&runs, 1), "the parent is affected");
     hwt_timeout_cancel(parents_pending);
+    hwt_timeout_unref(parents_pending);
+    hwt_timeout_unref(parents_first);
+    cr_assert_eq(hwt_timer_destroy(parents), 0);
+}
+
+/* By the system call, or _Fork: nobody's handlers are called. */
+Test(fork_handlers, that_are_not_called)
+{
+    hwt_timer *timer = NULL;
+    int status = 0;
+    long child;
+
+    cr_assert(make_parents());
+    if (!wipes_pages)
+        cr_skip_test("before Linux 4.14");
+    child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        hwt_config config;
+        the_parents_is_dead();
+        hwt_config_init(&config);
+        config.drive = HWT_DRIVE_CALLER;
+        expect_that(hwt_timer_create(&timer, &config) == 0);
+        expect_that(hwt_new_timeout(timer, noop_task, NULL, 0, NULL) == 0);
+        expect_that(hwt_timer_advance(timer) == 1);
+        the_parents_is_dead();
+        expect_that(hwt_timer_destroy(timer) == 0);
+        _exit((int)failures);
+    }
+    cr_assert(child > 0 && waitpid((pid_t)child, &status, 0) == child);
+    cr_assert_eq(status, 0, "G12");
+    cr_assert(hwt_timeout_cancel(parents_pending));
     hwt_timeout_unref(parents_pending);
     hwt_timeout_unref(parents_first);
     cr_assert_eq(hwt_timer_destroy(parents), 0);
