@@ -227,15 +227,18 @@ static int attr_copy_scheduling(pthread_attr_t *to, const pthread_attr_t *from)
     struct sched_param param;
     int policy, inherit, scope, error;
 
-    if ((error = pthread_attr_getschedpolicy(from, &policy)) != 0 ||
-        (error = pthread_attr_getschedparam(from, &param)) != 0 ||
+    if ((error = pthread_attr_getscope(from, &scope)) != 0 ||
+        (error = pthread_attr_setscope(to, scope)) != 0 ||
         (error = pthread_attr_getinheritsched(from, &inherit)) != 0 ||
-        (error = pthread_attr_getscope(from, &scope)) != 0 ||
-        (error = pthread_attr_setschedpolicy(to, policy)) != 0 ||
-        (error = pthread_attr_setschedparam(to, &param)) != 0 ||
         (error = pthread_attr_setinheritsched(to, inherit)) != 0)
         return error;
-    return pthread_attr_setscope(to, scope);
+    if (inherit != PTHREAD_EXPLICIT_SCHED) /* then the rest need not even fit together */
+        return 0;
+    if ((error = pthread_attr_getschedpolicy(from, &policy)) != 0 ||
+        (error = pthread_attr_getschedparam(from, &param)) != 0 ||
+        (error = pthread_attr_setschedpolicy(to, policy)) != 0)
+        return error;
+    return pthread_attr_setschedparam(to, &param);
 }
 
 static int attr_copy_stack(pthread_attr_t *to, const pthread_attr_t *from)
@@ -258,16 +261,14 @@ static int attr_copy_stack(pthread_attr_t *to, const pthread_attr_t *from)
 static int attr_copy_affinity(pthread_attr_t *to, const pthread_attr_t *from)
 {
 #ifdef __GLIBC__
-    cpu_set_t cpus;
-    int error;
+    cpu_set_t cpus[8]; /* more than Linux has */
+    int error = pthread_attr_getaffinity_np(from, sizeof cpus, cpus);
 
-    CPU_ZERO(&cpus);
-    error = pthread_attr_getaffinity_np(from, sizeof cpus, &cpus);
     if (error != 0)
         return error;
-    if (CPU_COUNT(&cpus) == (int)CPU_SETSIZE) /* what an attribute without affinity answers */
+    if (CPU_COUNT_S(sizeof cpus, cpus) == 8 * (int)sizeof cpus) /* an attribute without affinity */
         return 0;
-    return pthread_attr_setaffinity_np(to, sizeof cpus, &cpus);
+    return pthread_attr_setaffinity_np(to, sizeof cpus, cpus);
 #else
     (void)to;
     (void)from;
@@ -345,8 +346,7 @@ void platform_unmap(void *memory, size_t size)
 
 void platform_wipe_on_fork(void *pages, size_t size)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *memory = map_some(page);
+    int saved = errno;
 
     if (size % (size_t)sysconf(_SC_PAGESIZE) == 0)
         (void)madvise(pages, size, MADV_WIPEONFORK);
@@ -357,17 +357,10 @@ static pid_t forking;
 
 void platform_before_fork(void)
 {
-    int saved = errno;
-
-    if (!mark)
-        mark = map_mark();
-    if (mark)
-        *mark = true;
     forking = getpid();
-    errno = saved;
 }
 
-/* The mark: the first process of a PID namespace may have a child that is the first of another. */
+/* Not where both are the first process of their PID namespaces. */
 bool platform_is_forked(void)
 {
     return getpid() != forking;

@@ -237,6 +237,68 @@ Test(worker_thread, affinity)
     pthread_attr_destroy(&attr);
 }
 
+/* All that a cpu_set_t has room for is something else than nothing. */
+Test(worker_thread, affinity_of_all)
+{
+    cpu_set_t mine, some;
+    hwt_config config;
+    pthread_attr_t attr;
+    view v;
+
+    cr_assert_eq(sched_getaffinity(0, sizeof(mine), &mine), 0);
+    if (CPU_COUNT(&mine) < 2)
+        cr_skip_test("a single CPU");
+    cr_assert_eq(pthread_attr_init(&attr), 0);
+    memset(&some, 0xff, sizeof(some));
+    cr_assert_eq(pthread_attr_setaffinity_np(&attr, sizeof(some), &some), 0);
+    hwt_config_init(&config);
+    config.thread_attr = &attr;
+    CPU_ZERO(&some);
+    for (size_t cpu = 0; CPU_COUNT(&some) == 0; cpu++) {
+        if (CPU_ISSET(cpu, &mine))
+            CPU_SET(cpu, &some);
+    }
+    cr_assert_eq(sched_setaffinity(0, sizeof(some), &some), 0);
+    look_from(&config, &v);
+    cr_assert(CPU_EQUAL(&v.cpus, &mine));
+    pthread_attr_destroy(&attr);
+}
+
+/* A machine with so many may have it. */
+Test(worker_thread, affinity_beyond_a_cpu_set_t)
+{
+    cpu_set_t cpus[2] = {0};
+    hwt_config config;
+    hwt_timer *timer;
+    pthread_attr_t attr;
+
+    CPU_SET_S(CPU_SETSIZE + 1, sizeof(cpus), cpus);
+    cr_assert_eq(pthread_attr_init(&attr), 0);
+    cr_assert_eq(pthread_attr_setaffinity_np(&attr, sizeof(cpus), cpus), 0);
+    hwt_config_init(&config);
+    config.thread_attr = &attr;
+    cr_assert_eq(hwt_timer_create(&timer, &config), 0);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
+    pthread_attr_destroy(&attr);
+}
+
+/* What is inherited need not fit together: nobody looks at it. */
+Test(worker_thread, a_policy_that_is_not_asked_for)
+{
+    hwt_config config;
+    pthread_attr_t attr;
+    view v;
+
+    cr_assert_eq(pthread_attr_init(&attr), 0);
+    cr_assert_eq(pthread_attr_setinheritsched(&attr, PTHREAD_INHERIT_SCHED), 0);
+    cr_assert_eq(pthread_attr_setschedpolicy(&attr, SCHED_FIFO), 0); /* its priority is 0 */
+    hwt_config_init(&config);
+    config.thread_attr = &attr;
+    look_from(&config, &v);
+    cr_assert_eq(v.policy, SCHED_OTHER);
+    pthread_attr_destroy(&attr);
+}
+
 /* stop joins the worker, whatever the attributes say about that. */
 Test(worker_thread, detached_attribute)
 {
