@@ -78,13 +78,14 @@ static struct chunk_lot *lot_create(size_t units, bool small)
     struct chunk_lot *lot = malloc(sizeof *lot);
     char *chunks = lot ? obtain_chunks(units, small) : NULL;
 
-    if (!chunks) {
+    if (chunks) {
+        *lot = (struct chunk_lot){NULL, chunks, units, 0, small || !is_mapped(units)};
+    } else {
         free(lot);
-        return NULL;
+        lot = NULL;
     }
     __asm__ volatile("" : : : "memory"); /* clang takes it that malloc leaves errno alone */
     errno = saved;
-    *lot = (struct chunk_lot){NULL, chunks, units, 0, small || !is_mapped(units)};
     return lot;
 }
 

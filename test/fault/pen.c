@@ -141,7 +141,9 @@ static void end_while_it_waits(hwt_wheel_kind wheel)
     for (int i = 0; i < MANY; i++)
         STRESS_OK(hwt_new_timeout(timer, rearm_once, NULL, 0, &waiting[i]));
     arm(0, true);
+    errno = 0;
     STRESS_CHECK(hwt_timer_advance(timer) == MANY, "all run");
+    STRESS_CHECK(errno == 0, "errno is %d after a call that succeeded", errno);
     for (int i = 0; i < MANY; i++) {
         if (i % 2)
             STRESS_CHECK(hwt_timeout_cancel(waiting[i]), "it was pending");
