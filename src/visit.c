@@ -115,6 +115,8 @@ static void leave_tour(void *left)
     guard_begin(&guard);
     store_release(&tour->frame.timer->still, 0);
     if (!tour->frame.returned) {
+        if (tour->frame.timer->drive == HWT_DRIVE_WORKER && timer_is_ours(tour->frame.timer))
+            lifecycle_close_lost(tour->frame.timer); /* before a release can submit */
         release = drop_one(tour);
         file_end_visit(tour->frame.timer); /* from then on it may be gone */
     }
@@ -181,8 +183,6 @@ static void leave_attendance(void *left)
 
     if (!timer_is_ours(attendance->timer))
         return;
-    if (attendance->answer == -EOWNERDEAD)
-        lifecycle_close_lost(attendance->timer);
     answer(attendance->timer, attendance->visit, attendance->answer);
 }
 

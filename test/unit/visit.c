@@ -757,6 +757,8 @@ WHEEL_TEST(visit, is_waited_for_where_the_caller_drives)
 
 /* ---- a visitor that does not return ---- */
 
+static int said;
+
 static void end_thread(hwt_timeout *timeout, void *arg)
 {
     (void)timeout;
@@ -782,6 +784,36 @@ Test(visit, a_visitor_ends_the_worker)
 {
     for (int i = 0; i < 50; i++)
         visitor_ends_the_worker();
+}
+
+static void submit_again(void *arg)
+{
+    said = hwt_new_timeout(arg, noop_task, NULL, HWT_SEC(60), NULL);
+}
+
+static void cancel_and_leave(hwt_timeout *timeout, void *arg)
+{
+    cr_assert(hwt_timeout_cancel(timeout));
+    end_thread(timeout, arg);
+}
+
+/* The last user of its argument is the visit: so it is released on the way out. */
+Test(visit, what_a_release_submits_behind_a_visitor_that_ends_the_worker)
+{
+    hwt_timer *timer = worker_timer();
+    hwt_spec spec;
+
+    cr_assert_not_null(timer);
+    hwt_spec_init(&spec);
+    spec.task = noop_task;
+    spec.arg = timer;
+    spec.delay_ns = HWT_SEC(60);
+    spec.release = submit_again;
+    said = 1;
+    cr_assert_eq(hwt_schedule(timer, &spec, NULL), 0);
+    cr_assert_eq(hwt_timer_visit(timer, cancel_and_leave, NULL), -EOWNERDEAD);
+    cr_assert_eq(said, -EOWNERDEAD, "said %d", said);
+    cr_assert_eq(hwt_timer_destroy(timer), 0);
 }
 
 static void *visit_main(void *arg)
