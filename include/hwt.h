@@ -118,7 +118,10 @@ typedef struct hwt_timeout hwt_timeout;
  * pass, and a thread may be ended there: the timer stays whole. That was the last run of the
  * timeout, even if it is periodic or re-armed; what was due with it runs in the next pass. On the
  * way out the hooks and releases that are owed are called; one of them may throw, too, and then
- * that is what passes. The exception before it is not destroyed then: let few of them throw.
+ * that is what passes. The exception before it is not destroyed then: let few of them throw. (A
+ * library that a musl-gcc around a glibc compiler has built has no unwinding: nothing may throw out
+ * of a callback there. In one that clang has built, what throws on the way out of another exception
+ * ends the process.)
  */
 typedef void hwt_task(hwt_timeout *timeout, void *arg);
 
@@ -148,12 +151,17 @@ typedef struct hwt_config {
      */
     uint32_t ticks_per_wheel;
     hwt_wheel_kind wheel;
-    uint64_t max_pending; /* more are refused with -ENOBUFS; 0: no limit */
+    /*
+     * More are refused with -ENOBUFS; 0: no limit. With one a pair of schedule and cancel takes two
+     * more atomic operations.
+     */
+    uint64_t max_pending;
     /*
      * Timeouts allocated up front: this many can be pending without malloc (those with a hook, a
-     * period or a release count twice). Free timeouts are shared by the timers of a process: as
-     * many of them as are reserved keep their memory, that of the others goes back to the system:
-     * in destroy, and little by little while a worker wakes up for others, or many are submitted.
+     * period or a release count twice). Free timeouts are shared by all timers of the process, and
+     * as many as these have reserved together keep their memory. That of the others goes back to
+     * the system: when a large timer is destroyed, and little by little while a worker is awake for
+     * others, or many are submitted.
      */
     size_t reserve;
     hwt_drive drive;
@@ -182,10 +190,12 @@ typedef struct hwt_config {
     void *executor;          /* its first argument */
     const char *thread_name; /* default "hwt-worker"; 15 bytes are used */
     /*
-     * Affinity, scheduling, stack of the worker; copied. A signal mask in it does not count. What
-     * it does not set, and NULL sets nothing, the worker has from the thread that starts it: bound
-     * to a CPU if the first to schedule is, unless hwt_timer_start was called before by another.
-     * Of the stack it takes up to 24 KB itself, and so does hwt_timer_advance: a task has the rest.
+     * Affinity, scheduling, stack of the worker; copied, but for the memory of a stack that is the
+     * caller's, who keeps it until the timer is stopped. A signal mask in it does not count. What
+     * it leaves open, and NULL leaves all open, the worker inherits from the thread that starts it:
+     * by default the first that schedules, and if that is bound to a CPU, so is the worker. Call
+     * hwt_timer_start on a thread that has it right. Of the stack the worker takes up to 24 KB
+     * itself, and so does hwt_timer_advance: a task has the rest.
      */
     const pthread_attr_t *thread_attr;
     /*
@@ -211,11 +221,14 @@ typedef struct hwt_config {
 /* Fills in the defaults. NULL is fine. */
 void hwt_config_init(hwt_config *config);
 /*
- * Since 1.1 this is what is called: with the size that the program was compiled with, of which no
- * byte behind is written. The function of the other name is for programs that were compiled with
- * 1.0, and knows that size only: what came later (worker_start and worker_exit, a spec's release,
- * late_ns_sum) is left out. So it is with the three that end in _init: a binding that looks
- * names up in the library (dlsym, ctypes, JNA) calls those that end in _init_size.
+ * Since 1.1 the macro below calls this, with the size in bytes that the struct has in the program.
+ * It writes so many and no more: struct_size, the defaults, and zeroes for all else. NULL, or a
+ * size that struct_size does not fit into, is left alone; whether a size is known is said by the
+ * call that takes the struct. The function of the other name is for programs that were compiled
+ * with 1.0, and knows that size only: what came later (worker_start and worker_exit, a spec's
+ * release, late_ns_sum) is left out. So it is with the three that end in _init: a binding that
+ * looks names up in the library (dlsym, ctypes, JNA) calls those that end in _init_size. Any
+ * thread.
  */
 void hwt_config_init_size(hwt_config *config, size_t size);
 #define hwt_config_init(config) hwt_config_init_size((config), sizeof(hwt_config))
@@ -232,8 +245,8 @@ void hwt_config_init_size(hwt_config *config, size_t size);
  * 0; -EINVAL: a NULL out pointer, tick_ns under 1 us, more than 2^20 ticks per wheel, their product
  * beyond INT64_MAX, an unknown enum, clock or struct_size, `now` without HWT_DRIVE_CALLER,
  * `executor` without `execute`, a system clock that stands at 2^61 - 2 ns or more (a time namespace
- * can do that); -ENOMEM; for a worker on CLOCK_BOOTTIME the errno of timerfd_create,
- * timerfd_settime or eventfd (say, -EMFILE, or -EPERM in a sandbox).
+ * can do that); -ENOMEM; the errno of copying thread_attr; for a worker on CLOCK_BOOTTIME that of
+ * timerfd_create, timerfd_settime or eventfd (say, -EMFILE, or -EPERM in a sandbox).
  */
 int hwt_timer_create(hwt_timer **timer, const hwt_config *config);
 
@@ -254,17 +267,19 @@ bool hwt_timer_is_stopped(const hwt_timer *timer);
  * Stops the timer if it runs, as hwt_timer_stop does with NULL for the list, and frees it. Handles
  * stay valid (G9); no other thread may still be calling with the timer itself. NULL is fine.
  *
- * 0; -EDEADLK from one of its own tasks, or a destructor on the worker's thread. In a forked child
- * it frees what it can; called there by a callback of the timer, when that has returned.
+ * 0; -EDEADLK where hwt_timer_stop says that: then nothing is freed, and destroy is still owed. In
+ * a forked child it frees what it can; called there by a callback of the timer, when that has
+ * returned.
  */
 int hwt_timer_destroy(hwt_timer *timer);
 
 /*
  * Timeouts that were accepted and have not ended. Exact while nothing changes. The last run of one
  * ends it when it begins: with 0 a task may still be running. Stop, drain and
- * hwt_timeout_cancel_sync wait for that. It takes some 40 us per CPU that schedules, and a
- * few milliseconds for each million that has been in flight at once, also when they are over: for
- * monitoring, not for every call. Any thread.
+ * hwt_timeout_cancel_sync wait for that. With max_pending it reads a word for each CPU that
+ * schedules. Without, it takes some 40 us for each, and a few milliseconds for each million that
+ * has been in flight at once, also when they are over: for monitoring, not for every call. Any
+ * thread.
  */
 uint64_t hwt_timer_pending(const hwt_timer *timer);
 
@@ -273,7 +288,9 @@ uint64_t hwt_timer_now(const hwt_timer *timer);
 
 /*
  * What stop hands back, each with a reference that the caller drops (hwt_timeout_unref). Begin with
- * {0}: a stop that fails leaves it as it was. `count` is of what is still in it.
+ * {0}: a stop that fails leaves it as it was. `count` is of what is still in it. It outlives the
+ * timer. What is not taken out is leaked, and its release never called; its hook is not called in
+ * any case.
  */
 typedef struct hwt_unprocessed {
     hwt_timeout *first;
@@ -291,9 +308,10 @@ typedef struct hwt_unprocessed {
  * GIL) included: this waits for them, and so do drain, destroy and visit. If the caller drives,
  * advance, next_deadline and the first hwt_timer_fd wait for another thread's visitor.
  *
- * 0; a second stop waits for the first and gets an empty list; -EDEADLK from one of its own tasks,
- * a hook or release that follows a run or that it calls itself, or a destructor on the worker's
- * thread; -ECHILD in a forked child. Any other thread.
+ * 0; a second stop waits for the first and gets an empty list; -EDEADLK from one of its own tasks
+ * or visitors, a hook or release that follows a run or that stop calls, and whatever else runs on
+ * the worker's thread (worker_start, worker_exit, a destructor); -ECHILD in a forked child. Any
+ * other thread.
  */
 int hwt_timer_stop(hwt_timer *timer, hwt_unprocessed *unprocessed);
 
@@ -364,8 +382,8 @@ typedef struct hwt_spec {
      */
     hwt_task *cancelled;
     void *arg;
-    uint64_t delay_ns;           /* for a time: UINT64_MAX, and then hwt_timeout_reschedule_at */
-    uint64_t period_ns;          /* 0: once */
+    uint64_t delay_ns;  /* for a deadline: never (UINT64_MAX), then hwt_timeout_reschedule_at */
+    uint64_t period_ns; /* 0: once */
     hwt_period_mode period_mode; /* of no account without a period */
     /*
      * Since 1.1: called once, when `arg` is no longer needed: the timeout has ended, its task and
@@ -426,9 +444,10 @@ int hwt_timeout_cancel_sync(hwt_timeout *timeout);
  * Moves the deadline to now + delay_ns. True: that is its deadline now. False: it has run, been
  * cancelled, or is due and with the executor. Inside its own task: re-arms it for another run;
  * false, if it was cancelled during this run, whatever that said, or its place under max_pending
- * has been taken meanwhile. From another thread while it runs: false. Moved to now in a task,
- * another one runs after what is due: in the same pass if it was due in that already and the clock
- * has stood still, else in the next; moved to a time before now it may be the next either way.
+ * has been taken meanwhile. From another thread while it runs: false. When a task moves
+ * another timeout to now, that runs after all that is due: mostly in the next pass, in this one if
+ * it was due in it anyway and the clock has not gone on. Moved to a time before now it may be the
+ * next to run.
  * Among equal deadlines it keeps the place of its submission. A periodic one goes on from the new
  * deadline: its phase moves along. At a fixed rate a deadline long ago has it catch up on every
  * period since, in a row: to run it now, use a delay of 0. Moving it later, on every packet say, is
@@ -464,15 +483,17 @@ void hwt_timeout_unref(hwt_timeout *timeout);
 
 /*
  * Since 1.1: *timeout has ended; its task, arg, hook, release and period are scheduled anew on
- * `timer`, due in delay_ns. NULL for the timer means its own, which must not have been destroyed.
+ * `timer`, due in delay_ns by the clock of that. NULL for the timer means its own, which must not
+ * have been destroyed.
  * What stop has handed back goes on in a successor this way. The caller's reference moves along:
  * *timeout is the new handle, before the task can run, and what others hold is still the old one,
  * which has ended. The release is called for the last one only. What was cancelled while it ran
  * (and cancel said true: it was periodic or re-armed) has ended too, even while that run goes on;
  * what runs for the last time, when its task has returned. A run that goes on is none of the new
  * timeout's: the two may overlap (on an executor, or on another timer), and hwt_timeout_cancel_sync
- * of the new handle does not wait for it; who is to wait cancels so before he renews. It is
- * submitted now, as to its place among equal deadlines. As Go's Reset of a timer that has fired.
+ * of the new handle does not wait for it; to have none that overlaps, call that with the old handle
+ * first. It is submitted now, as to its place among equal deadlines. As Go's Reset of a timer that
+ * has fired.
  *
  * 0; -EBUSY: it has not ended (hwt_timeout_reschedule moves it; not while its last run is on: then
  * schedule another one, or wait for that by hwt_timeout_cancel_sync); -EINVAL: no handle; else as
@@ -496,11 +517,13 @@ int hwt_timer_advance(hwt_timer *timer);
 
 /*
  * When hwt_timer_advance next has something to run, in nanoseconds on the timer's clock;
- * UINT64_MAX: nothing pending, or nothing that is ever due. Exact for a timer that the caller
+ * UINT64_MAX: nothing is pending but what is never due, or is with the executor, or the timer is
+ * stopped (whether all has ended says hwt_timer_pending). Exact for a timer that the caller
  * drives, inside a task of its too: what is due now is now or earlier, and the task's own next run
  * counts. While another thread is in advance, and for a worker-driven timer, it is a lower bound:
  * never later than a deadline that a call which has returned has set. What is with the executor
- * counts again when it comes back from there. It costs next to nothing while nothing changes,
+ * counts again when it comes back from there, or has been re-armed there: which the descriptor
+ * tells, so with an executor a loop waits for that. It costs next to nothing while nothing changes,
  * whatever is pending; but while more than eight runs that have re-armed their timeouts on one CPU
  * are on at an executor, it looks through what is with that. Any thread.
  */
@@ -550,18 +573,20 @@ void hwt_stats_init_size(hwt_stats *stats, size_t size);
 
 /*
  * Fills *stats. After stop, scheduled == expired + cancelled + unprocessed (G3). Costs what
- * hwt_timer_pending costs. Lateness is measured against a clock reading that is at most a few
- * milliseconds old while many tasks run in a row. 0; -EINVAL: NULL or an unknown struct_size;
- * -ECHILD in a forked child. Any thread.
+ * hwt_timer_pending costs without max_pending. Lateness is measured against a clock reading that is
+ * at most a few milliseconds old while many tasks run in a row. 0; -EINVAL: NULL or an unknown
+ * struct_size; -ECHILD in a forked child. Any thread.
  */
 int hwt_timer_stats(const hwt_timer *timer, hwt_stats *stats);
 
 /*
- * Since 1.1: the counters in Prometheus' text format, as a page for its scraper: hwt_runs_total and
- * so on; lateness as a histogram, hwt_late_seconds with _bucket, _sum and _count, from a
- * microsecond by powers of two. hwt_expired is a gauge, since it falls when a task arms its timeout
- * anew; for rates there is hwt_runs_total. `labels` are put on each line, as timer="rpc" or with
- * commas between several; NULL: none. Of several timers each is a page of its own;
+ * Since 1.1: the counters in Prometheus' text format, as a page for its scraper. Counters are
+ * hwt_X_total, of scheduled, cancelled, unprocessed, rejected, runs, withdrawn, wakeups and
+ * slow_tasks; gauges hwt_expired, hwt_pending and hwt_late_max_seconds; lateness is a histogram,
+ * hwt_late_seconds with _bucket, _sum and _count, from a microsecond by powers of two. hwt_expired
+ * is a gauge, since it falls when a task arms its timeout anew; for rates there is hwt_runs_total.
+ * `labels` are put on each line as they are, so escaped: timer="rpc", commas between several; NULL:
+ * none. Of stats of the 1.0 size the sum is 0. Of several timers each is a page of its own;
  * docs/examples/metrics.c puts them together. It does not depend on the locale.
  *
  * As snprintf: writes at most `size` bytes with the NUL at their end, and returns the length that
@@ -576,15 +601,17 @@ typedef void hwt_visitor(hwt_timeout *timeout, void *arg);
 /*
  * Since 1.1: calls visit(timeout, arg) for every timeout that was pending when this was called, and
  * still is, each once, in no particular order; and returns how many. On the worker, after the task
- * that is running, whatever else is due by then; this waits for it, for 64 tasks more right after
- * another visit, and for calls that are just moving a timeout, while tasks run. On this thread if
- * the caller drives: then advance and the like of other threads wait for it. `visit` may look at
- * the timeout, take a reference and drop it, cancel or move it, and schedule; nothing else. What it
- * schedules is not shown. A visitor may end its thread, or throw, as a task may.
+ * that is running, whatever else is due by then, and this waits for it. (Right after another visit
+ * up to 64 due tasks run first; and tasks run for as long as another thread is in the middle of
+ * moving a timeout.) While timeouts are shown none runs: some 10 to 60 ms for each million. On
+ * this thread if the caller drives: then advance and the like of other threads wait for it. `visit`
+ * may look at the timeout, take a reference and drop it, cancel or move it, and schedule; nothing
+ * else. What it schedules is not shown. A visitor may end its thread, or throw, as a task may.
  *
  * -EINVAL: no timer or visitor; -EDEADLK from one of its own tasks, hooks or visitors; -ESHUTDOWN
- * once stopped; -EBUSY while another thread is in advance; -EOWNERDEAD after a task, or this
- * visitor, has ended the worker's thread; -ECHILD in a forked child. Any other thread.
+ * once a stop or drain has begun; -EBUSY while another thread is in advance; -EOWNERDEAD after a
+ * task, or this visitor, has ended the worker's thread; -ECHILD in a forked child. Any other
+ * thread.
  */
 int64_t hwt_timer_visit(hwt_timer *timer, hwt_visitor *visit, void *arg);
 
