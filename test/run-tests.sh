@@ -334,15 +334,25 @@ run_one() # folder/name
 
 # Where no test looks at the clock: as many at a time as there are CPUs, each a run of this script.
 side_by_side() # names on standard input
+# Each must report, in a file of its own: of one that does not, nobody knows what it would say.
 {
-    local p f s dir maker=$MAKE
-    dir=$(mktemp -d)
-    [ "$MAKE" != make ] || maker=$PWD/test/make-alone.sh
-    xargs -P "$(nproc)" -n 1 env MAKE="$maker" HWT_TALLY="$dir/tally" HWT_FAILURES="$dir/failures" \
-        HWT_ABSENT="$dir/absent" HWT_ANNOUNCED="$announced" test/run-tests.sh
-    while read -r p f s; do
+    local p f s dir name all
+    mapfile -t all
+    if ! dir=$(mktemp -d) || ! mkdir "$dir/${all[0]%%/*}"; then
+        fail "${all[0]%%/*}" ${#all[@]} "no folder for its results" /dev/null
+        return
+    fi
+    touch "$dir/failures" "$dir/absent"
+    lines "${all[@]}" | xargs -P "$(nproc)" -I{} env MAKE="$PWD/test/make-alone.sh" \
+        HWT_MAKE="${HWT_MAKE:-$MAKE}" HWT_TALLY="$dir/{}" HWT_FAILURES="$dir/failures" \
+        HWT_ABSENT="$dir/absent" HWT_ANNOUNCED="$announced" test/run-tests.sh {}
+    for name in "${all[@]}"; do
+        if ! read -r p f s 2>/dev/null <"$dir/$name"; then
+            fail "$name" 1 "it did not report" /dev/null
+            continue
+        fi
         passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-    done <"$dir/tally"
+    done
     mapfile -t -O ${#failures[@]} failures < <(sort "$dir/failures")
     mapfile -t -O ${#absent[@]} absent < <(sort "$dir/absent")
     rm -rf "$dir"
