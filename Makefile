@@ -73,6 +73,9 @@ $(error KIND is one of: $(KINDS))
 endif
 BUILD ?= build
 B     := $(BUILD)$(if $(filter-out release,$(KIND)),/$(KIND))
+ifneq ($(words $(BUILD)),1)
+$(error BUILD cannot be empty, nor have blanks in its name)
+endif
 O     := $(B)/obj
 
 # ck_pr is inline assembly, which no sanitizer can follow: see the header.

@@ -253,8 +253,9 @@ spin_option() # file what
 
 spin_model() # name
 {
-    local name=$1 source=$PWD/test/$1.pml log=$PWD/$logs/$1.log dir=$programs/$1.spin
+    local name=$1 source=$PWD/test/$1.pml log=$logs/$1.log dir=$programs/$1.spin
     local claim claims compile
+    [[ $log == /* ]] || log=$PWD/$log
     read -ra compile <<<"$(spin_option "$source" spin)"
     mkdir -p "$dir" "${log%/*}"
     claims=$(sed -n 's/^ltl  *\([A-Za-z0-9_]*\).*/\1/p' "$source")
@@ -397,7 +398,7 @@ for what in "$@"; do
     case $what in
     again) set_limit unit && run_again ;;
     valgrind) set_limit valgrind && run_valgrind ;;
-    sim) set_limit sim && plain_program sim/search test/sim/run.sh ;;
+    sim) set_limit sim && plain_program sim/search env SIM="$BUILD/sim/hwt-sim" test/sim/run.sh ;;
     model) side_by_side < <(names model | tac) ;; # spin's first: they take the longest
     check) side_by_side < <(names check) ;;
     packages) side_by_side < <(names packages | tac) ;; # same_bytes and release first

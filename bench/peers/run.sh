@@ -12,6 +12,7 @@ shift
 here=$(dirname "$0")
 work=${BUILD:-build}/bench/foreign
 mkdir -p "$work"
+work=$(cd "$work" && pwd)
 
 # Prints the command that measures Netty, or ! and why there is none.
 netty() {
@@ -35,7 +36,7 @@ netty() {
 go_timers() {
     if ! command -v go >/dev/null; then
         echo "!golang-go is not installed"
-    elif ! GOCACHE="$PWD/$work/go-cache" GO111MODULE=off \
+    elif ! GOCACHE="$work/go-cache" GO111MODULE=off \
         go build -o "$work/go_peer" "$here/go_peer.go" 2>"$work/go.log"; then
         echo "!go_peer.go does not compile with the Go installed here"
     else
@@ -46,8 +47,8 @@ go_timers() {
 # The last commit of 1.0.
 release() {
     commit=61d5b23baf4c357fb6c0efacd24ce92f1fe2f099
-    asks=$PWD/$(dirname "$program")/release
-    library=$PWD/$work/1.0/build
+    asks=$(cd "$(dirname "$program")" && pwd)/release
+    library=$work/1.0/build
     if [ ! -x "$asks" ]; then
         echo "!$(dirname "$program")/release is not built"
     elif [ ! -e "$library/libhwt.so" ] &&

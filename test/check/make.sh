@@ -21,7 +21,7 @@ fail() # what
 
 mk()
 {
-    "$MAKE" BUILD="$tmp/build" CC="$CC" "$@" >"$tmp/log" 2>&1
+    "$MAKE" BUILD="$tmp/build" CC="$CC" LDCONFIG=: "$@" >"$tmp/log" 2>&1
 }
 
 says() # extended regular expression
@@ -71,6 +71,10 @@ mk BUILD="$tmp/bare" CPPFLAGS="-I$tmp/without" && fail "it builds without Concur
 [ "$(wc -l <"$tmp/log")" = 1 ] || fail "it does not say in one line what to do"
 says 'make deps.*apt-get install libck-dev' || fail "it does not say what to do"
 mk BUILD="$tmp/bare" CPPFLAGS="-I$tmp/without" help || fail "no help without Concurrency Kit"
+
+# ---- no folder with a blank to build in ----
+mk BUILD="$tmp/a build" && fail "it builds in a folder with a blank"
+says 'BUILD .*blanks' || fail "it does not say what is wrong with BUILD"
 
 # ---- no compiler: that is what it says ----
 for cc in "$tmp/no-compiler" "$CC -no-such-flag"; do

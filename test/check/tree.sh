@@ -18,15 +18,17 @@ complain() # what, then the lines on standard input, if there are any
     status=1
 }
 
-# Files of the project: those git knows or would add; without git (a release archive) all of them.
+# Files of the project: those git knows or would add; without git (a release archive) all of them;
+# but for what is built.
+built=$(realpath -m --relative-to=. "${BUILD:-build}")
 project_files()
 {
     if [ -e .git ] && git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-        git ls-files -co --exclude-standard | while IFS= read -r f; do
+        git ls-files -co --exclude-standard --exclude="/$built/" | while IFS= read -r f; do
             [ -e "$f" ] && echo "$f"
         done
     else
-        find . -type f ! -path './build/*' | sed 's,^\./,,'
+        find . -type f ! -path "./$built/*" | sed 's,^\./,,'
     fi
 }
 

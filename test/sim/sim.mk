@@ -57,4 +57,4 @@ sim: deps sim-program ## test: Search histories of the source for a bad one (SEE
 	@SIM=$(SIM) SEED='$(SEED)' TRACE='$(filter 1,$(TRACE))' HOURS='$(HOURS)' \
 		SIM_SECONDS=$(SIM_SECONDS) WORLD='$(WORLD)' test/sim/run.sh
 sim-mutants: deps sim-program ## test: Put bugs back into the source, one by one: each must be found
-	@MAKE='$(MAKE)' test/sim/mutants.sh $(M)
+	@MAKE='$(MAKE)' BUILD=$(BUILD) test/sim/mutants.sh $(M)
