@@ -23,7 +23,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit
 : "${KIND:=release}" "${BUILD:=build}" "${CC:=gcc}" "${CXX:=g++}" "${MAKE:=make}"
-export KIND BUILD CC CXX MAKE
+export KIND BUILD CC CXX MAKE LC_ALL=C.UTF-8
 # A make that a script starts is not part of the one that started us, and may use all CPUs.
 unset MFLAGS MAKELEVEL
 MAKEFLAGS=-j$(nproc)
@@ -334,8 +334,8 @@ run_one() # folder/name
 }
 
 # Where no test looks at the clock: as many at a time as there are CPUs, each a run of this script.
-side_by_side() # names on standard input
 # Each must report, in a file of its own: of one that does not, nobody knows what it would say.
+side_by_side() # names on standard input
 {
     local p f s dir name all
     mapfile -t all

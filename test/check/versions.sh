@@ -7,7 +7,8 @@
 
 set -eu
 cd "$(dirname "$0")/../.."
-: "${BUILD:=build}"
+: "${BUILD:=build}" "${CC:=gcc}"
+. test/toolchain.sh
 newest=2.34
 library=$BUILD/libhwt.so
 
@@ -18,8 +19,9 @@ needed()
         sed -n '/version_r/,$s/.*Name: \(.*\) *Flags: \([A-Za-z]*\).*/\1 \2/p'
 }
 
-needed | grep -q GLIBC || { echo "the library is not linked with glibc"; exit 77; }
+[ "$(libc_of c "$CC")" = glibc ] || { echo "the library is not linked with glibc"; exit 77; }
 highest=$(needed | sed -n 's/^GLIBC_\([0-9.]*\) *none$/\1/p' | sort -V | tail -n 1)
+[ -n "$highest" ] || { echo "$library names no version of glibc that it needs"; exit 1; }
 if [ "$(printf '%s\n' "$highest" $newest | sort -V | tail -n 1)" != $newest ]; then
     echo "it does not load beside glibc $newest; what is newer:"
     objdump -T "$library" | grep "GLIBC_$highest"
