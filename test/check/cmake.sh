@@ -152,8 +152,11 @@ ask() # prefix targets
 mk install prefix="$tmp/usr"
 package=lib/cmake/hwt
 use "$tmp/usr/$package" C -DCMAKE_PREFIX_PATH="$tmp/usr"
-if command -v "$CXX" >/dev/null; then use "$tmp/usr/$package" CXX -DCMAKE_PREFIX_PATH="$tmp/usr"
-else echo "left out: a C++ program: apt-get install g++"; fi
+if command -v "${CXX%% *}" >/dev/null; then
+    use "$tmp/usr/$package" CXX -DCMAKE_PREFIX_PATH="$tmp/usr"
+else
+    echo "left out: a C++ program: apt-get install g++"
+fi
 mv "$tmp/usr" "$tmp/it is here"
 use "$tmp/it is here/$package" C -DCMAKE_PREFIX_PATH="$tmp/it is here"
 

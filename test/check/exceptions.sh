@@ -8,7 +8,8 @@ set -eu
 cd "$(dirname "$0")/../.."
 : "${CC:=gcc}" "${CXX:=g++}" "${BUILD:=build}"
 . test/toolchain.sh
-command -v "$CXX" >/dev/null || { echo "$CXX is not installed: apt-get install $CXX"; exit 77; }
+command -v "${CXX%% *}" >/dev/null ||
+    { echo "$CXX is not installed: apt-get install ${CXX%% *}"; exit 77; }
 share_a_libc || { echo "$CC and $CXX have not the same C library"; exit 77; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -501,7 +502,7 @@ esac
 
 # In what clang has built of C, an exception that leaves a cleanup ends the process (guarantees.md).
 without=()
-if "$CC" --version | grep -q clang; then
+if $CC --version | grep -q clang; then
     without=(what is owed on the way out)
     echo "left out: exceptions out of callbacks on the way out of others': CC=gcc"
 fi
@@ -509,7 +510,7 @@ fi
 flags=(-std=c++17 -O2 -g -Wall -Wextra -Iinclude -pthread)
 for library in libhwt.a libhwt.so; do
     for name in through worker; do
-        "$CXX" "${flags[@]}" -o "$dir/$name" "$dir/$name.cc" "$BUILD/$library" \
+        $CXX "${flags[@]}" -o "$dir/$name" "$dir/$name.cc" "$BUILD/$library" \
             -Wl,-rpath,"$(realpath "$BUILD")"
     done
     timeout 60 "$dir/through" "${without[@]}" || fail "$library: an exception through advance: $?"

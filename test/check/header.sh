@@ -223,7 +223,7 @@ as_cxx() # compiler
 
 layout() # flags...
 {
-    "${CC:-gcc}" -std=gnu11 -Iinclude "$@" -c -o "$tmp/layout.o" "$tmp/layout.c"
+    ${CC:-gcc} -std=gnu11 -Iinclude "$@" -c -o "$tmp/layout.o" "$tmp/layout.c"
     nm -S --size-sort "$tmp/layout.o" | sed 's/^[0-9a-f]* //' | sort
 }
 

@@ -20,8 +20,12 @@ skip() {
 command -v valgrind >/dev/null || skip "valgrind is not installed: apt-get install valgrind"
 [ "${KIND:-release}" = release ] || skip "the bounds are for the release build, not for $KIND"
 [ -e "$BUILD/libhwt.a" ] || skip "$BUILD/libhwt.a is not there"
+case ${CFLAGS:--O2 -g} in
+'-O2 -g' | '-g -O2' | -O2) ;;
+*) skip "the bounds are for CFLAGS='-O2 -g', not for '$CFLAGS'" ;;
+esac
 
-compiler=$("$CC" --version | head -n 1 | sed 's/(.*) *//; s/\.[0-9.]*$//')
+compiler=$($CC --version | head -n 1 | sed 's/(.*) *//; s/\.[0-9.]*$//')
 compiler="$compiler $(uname -m)"
 more=0
 if [ "${1-}" != --update ]; then
@@ -36,10 +40,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 echo '#include <valgrind/callgrind.h>' |
-    "$CC" -E -x c -o /dev/null - 2>/dev/null ||
+    $CC -E -x c -o /dev/null - 2>/dev/null ||
     skip "valgrind/callgrind.h is not installed: apt-get install valgrind"
 # Without clang's debug information, which older valgrinds cannot read.
-"$CC" -std=gnu11 -O2 -Wall -Wextra -Iinclude -o "$work/instructions" bench/count/instructions.c \
+$CC -std=gnu11 -O2 -Wall -Wextra -Iinclude -o "$work/instructions" bench/count/instructions.c \
     "$BUILD/libhwt.a" -pthread -Wl,--wrap=sysconf,--strip-debug
 
 count() {

@@ -22,7 +22,7 @@ command -v valgrind >/dev/null || skip "valgrind is not installed: apt-get insta
 [ "${KIND:-release}" = release ] || skip "the bound is for the release build, not for $KIND"
 [ -e "$BUILD/libhwt.a" ] || skip "$BUILD/libhwt.a is not there"
 echo '#include <valgrind/callgrind.h>' |
-    "$CC" -E -x c -o /dev/null - 2>/dev/null ||
+    $CC -E -x c -o /dev/null - 2>/dev/null ||
     skip "valgrind/callgrind.h is not installed: apt-get install valgrind"
 
 work=$(mktemp -d)
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 }
 END
 # -S: valgrind 3.19 gives up over what clang tells debuggers
-"$CC" -std=gnu11 -O2 -Iinclude -Wl,-S -o "$work/next" "$work/next.c" "$BUILD/libhwt.a" -pthread
+$CC -std=gnu11 -O2 -Iinclude -Wl,-S -o "$work/next" "$work/next.c" "$BUILD/libhwt.a" -pthread
 
 count() { # wheel how timeouts
     rm -f "$work"/out*

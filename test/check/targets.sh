@@ -24,10 +24,10 @@ compiles() # compiler flags...
 # The first error is the refusal.
 refused() # what message compiler flags...
 {
-    local what=$1 message=$2
-    shift 2
-    # shellcheck disable=SC2086 # a list
-    if "$@" $flags src/lane.c 2>"$tmp/log"; then
+    local what=$1 message=$2 cc=$3
+    shift 3
+    # shellcheck disable=SC2086 # lists
+    if $cc "$@" $flags src/lane.c 2>"$tmp/log"; then
         echo "$what: it compiles"
         exit 1
     fi
@@ -46,7 +46,7 @@ for model in -m32 -mx32; do
     if compiles "$CC" $model; then refused $model 'for 64-bit platforms' "$CC" $model; fi
 done
 
-case $("$CC" -dumpmachine) in
+case $($CC -dumpmachine) in
 x86_64*)
     # As on another architecture: of the two names only the one from pkg-config is there.
     refused "pkg-config's flags" 'pkg-config ck' "$CC" -U__amd64__
