@@ -39,6 +39,7 @@ OBJCOPY := $(shell $(CC) -print-prog-name=objcopy 2>/dev/null)
 endif
 PKG_CONFIG ?= pkg-config
 INSTALL    ?= install
+LDCONFIG   ?= ldconfig
 # For those who work on it; a release meets compilers that nobody has seen yet.
 WERROR     ?= $(if $(wildcard .git),-Werror)
 
@@ -339,7 +340,7 @@ install: all ## build: Install header, libraries, package files (DESTDIR, prefix
 	$(call fill,$(pcdir)/hwt.pc)
 	$(call fill,$(cmakedir)/hwt-config.cmake)
 	$(call fill,$(cmakedir)/hwt-config-version.cmake)
-	$(Q)$(if $(DESTDIR),:,[ "$$(id -u)" != 0 ] || ldconfig || :)
+	$(Q)$(if $(DESTDIR),:,[ "$$(id -u)" != 0 ] || $(LDCONFIG) || :)
 
 .PHONY: uninstall
 uninstall: ## build: Remove what install puts there, with the same variables

@@ -27,7 +27,7 @@ fail() # what
 
 mk()
 {
-    "$MAKE" -s KIND=release BUILD="$BUILD" CC="$CC" "$@"
+    "$MAKE" -s KIND=release BUILD="$BUILD" CC="$CC" LDCONFIG=: "$@"
 }
 
 # ---- projects ----

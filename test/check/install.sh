@@ -62,7 +62,7 @@ files() # folder
 
 mk()
 {
-    "$MAKE" -s KIND=release BUILD="$BUILD" CC="$CC" "$@"
+    "$MAKE" -s KIND=release BUILD="$BUILD" CC="$CC" LDCONFIG=: "$@"
 }
 
 use() # prefix libdir
