@@ -73,10 +73,10 @@ ifeq ($(filter $(KIND),$(KINDS)),)
 $(error KIND is one of: $(KINDS))
 endif
 BUILD ?= build
-B     := $(BUILD)$(if $(filter-out release,$(KIND)),/$(KIND))
 ifneq ($(words $(BUILD)),1)
 $(error BUILD cannot be empty, nor have blanks in its name)
 endif
+B     := $(BUILD)$(if $(filter-out release,$(KIND)),/$(KIND))
 O     := $(B)/obj
 
 # ck_pr is inline assembly, which no sanitizer can follow: see the header.
@@ -111,11 +111,15 @@ LDFLAGS ?=
 
 # ---- flags ----
 
+# What of the builder's flags says which machine it is for, and where that one's tools and files are:
+# probes are to hear of it, and ld -r.
+AIMED   := $(filter -m% --target=% --sysroot=% -B%,$(CPPFLAGS) $(CFLAGS) $(LDFLAGS))
+
 accepted = $(shell for f in $(1); do \
-	$(CC) -Werror $$f -x c -c -o /dev/null /dev/null 2>/dev/null && echo "$$f"; done)
+	$(CC) $(AIMED) -Werror $$f -x c -c -o /dev/null /dev/null 2>/dev/null && echo "$$f"; done)
 hash    := \#
 comma   := ,
-finds    = $(shell echo '$(hash)include <$(1)>' | $(CC) $(2) -E - >/dev/null 2>&1 && echo $(1))
+finds    = $(shell echo '$(hash)include <$(1)>' | $(CC) $(AIMED) $(2) -E - >/dev/null 2>&1 && echo $(1))
 package  = $(shell $(PKG_CONFIG) $(2) $(1) 2>/dev/null)
 
 ifneq ($(filter release debug,$(KIND)),)
@@ -146,13 +150,14 @@ endif
 
 # glibc keeps some static storage of threads for libraries that are loaded late. Where another libc
 # does not, the library could not be loaded late at all: descriptors are the next best, if there.
-ifneq ($(shell $(CC) -E -dM -include features.h -x c /dev/null 2>/dev/null | grep -w __GLIBC__),)
+ifneq ($(shell $(CC) $(AIMED) $(CPPFLAGS) -E -dM -include features.h -x c /dev/null 2>/dev/null | \
+	grep -w __GLIBC__),)
 TLS_MODEL := -ftls-model=initial-exec
 else
 TLS_MODEL := $(call accepted,-mtls-dialect=gnu2)
 # musl-gcc, which wraps the host's compiler, finds its own C library's headers alone: those of the
 # kernel and of Concurrency Kit are the host's, and come after them.
-HOST := $(if $(call finds,linux/futex.h),,-idirafter /usr/include \
+HOST := $(if $(call finds,linux/futex.h,$(CPPFLAGS)),,-idirafter /usr/include \
 	$(addprefix -idirafter /usr/include/,$(shell $(CC) -print-multiarch 2>/dev/null)))
 endif
 # A task may throw through hwt_timer_advance (src/guard.h); unless the unwinder that the compiler has
@@ -160,7 +165,8 @@ endif
 guarded := void h(void) __attribute__((weak)); static void g(int *i) { (void)i; } \
 	void f(void) { int i __attribute__((cleanup(g))) = 0; h(); }
 UNWINDING := $(shell echo '$(guarded)' | \
-	$(CC) -fexceptions -fPIC -shared -Wl,-z,defs -x c - -o /dev/null 2>/dev/null && echo -fexceptions)
+	$(CC) $(AIMED) $(filter -L%,$(LDFLAGS)) -fexceptions -fPIC -shared -Wl,-z,defs -x c - \
+		-o /dev/null 2>/dev/null && echo -fexceptions)
 
 # Only headers of Concurrency Kit are used. Its pkg-config file claims to be on the build machine's
 # architecture, which would drop the barriers on another one.
@@ -239,8 +245,7 @@ $(INTERNAL): $(LIB_O) $(O)/files
 # groups: a program with one of the same name would leave the local symbols of ours undefined.
 $(O)/libhwt.o: $(LIB_O) $(O)/files
 	$(call say,LD -r,$@)
-	$(Q)$(CC) $(filter -m%,$(CFLAGS)) -r -nostdlib -Wl,--force-group-allocation \
-		-o $@ $(LIB_O)
+	$(Q)$(CC) $(AIMED) -r -nostdlib -Wl,--force-group-allocation -o $@ $(LIB_O)
 	$(Q)$(OBJCOPY) --localize-hidden $@
 
 $(B)/libhwt.a: $(O)/libhwt.o
