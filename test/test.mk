@@ -47,9 +47,11 @@ run = @KIND=$(1) BUILD=$(BUILD) CC='$(CC)' CXX='$(CXX)' MAKE='$(MAKE)' test/run-
 VALIDATED := $(addprefix unit/,wheel wheel_cascade wheel_edges wheel_memory wheel_pause agenda bucket \
 	order next lane lane_threads pool worker worker_stop worker_thread) fuzz/api stress/ends stress/caller
 
-# What else runs, on the kind of build that was asked for, and which scripts beside a release.
-TESTED  := unit fuzz stress fault
-CHECKED := check
+# What else runs, on the kind of build that was asked for, and which scripts beside a release, whose
+# histories are searched.
+TESTED   := unit fuzz stress fault
+CHECKED  := check
+SEARCHED := sim
 
 # What the words of TESTED are: folders' programs, or single ones.
 tested_here = $(foreach t,$(TESTED),$(filter $(B)/test/$(t) $(B)/test/$(t)/%,$(UNIT_HERE) $(STRESS) \
@@ -61,9 +63,9 @@ check: deps ## first: Build and run all tests but models and packages, part on a
 	@$(MAKE) --no-print-directory all $(tested_here) $(REPLAY_HERE)
 	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory KIND=debug \
 		$(addprefix $(BUILD)/debug/test/,$(validated_here)))
-	@$(if $(filter release,$(KIND)),$(MAKE) --no-print-directory sim-program)
+	@$(if $(filter release,$(KIND)),$(if $(SEARCHED),$(MAKE) --no-print-directory sim-program))
 	$(call run,$(KIND),$(TESTED) \
-		$(if $(filter release,$(KIND)),sim $(CHECKED) KIND=debug $(VALIDATED)))
+		$(if $(filter release,$(KIND)),$(SEARCHED) $(CHECKED) KIND=debug $(VALIDATED)))
 
 # T names a file of test/unit, stress, fault, fuzz, check or packages, with its folder or without.
 matching = $(sort $(filter $(T) %/$(T),$(patsubst $(B)/test/%,%,$(UNIT) $(STRESS) $(FAULT) $(FUZZ)) \

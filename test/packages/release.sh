@@ -43,15 +43,18 @@ done
 tar -xzf "$dir/one/$archive" -C "$dir"
 cd "$dir/$name"
 unset BUILD KIND MAKEFLAGS MFLAGS HWT_TALLY
-export PATH=$dir/bin STRESS_SECONDS=1 SIM_SECONDS=5
-make -n V=1 >"$dir/log" 2>&1 || fail "make -n"
+export PATH=$dir/bin STRESS_SECONDS=1
+make=${HWT_MAKE:-$MAKE} # not one at a time: what it runs starts others
+unset MAKE HWT_MAKE
+"$make" -n V=1 >"$dir/log" 2>&1 || fail "make -n"
 ! grep -q -- '-Werror' "$dir/log" || fail "warnings are errors in a release"
-# The programs are the same here as anywhere: of those that run nothing but themselves a token.
+# The programs are the same here as anywhere: of those that run nothing but themselves a token; no
+# search.
 tested='unit/wheel fuzz stress/ends fault/clock'
-checked=$(grep -lE 'exit 77|left out|\.git|command -v' test/check/*.sh |
+checked=$(grep -lE 'left out|\.git|command -v' test/check/*.sh |
     sed 's,^test/\(.*\)\.sh$,\1,' | tr '\n' ' ')
-make -j2 check NODEPS=1 TESTED="$tested" CHECKED="$checked" VALIDATED=unit/wheel >"$dir/log" 2>&1 ||
-    fail "make check fails in a release"
+"$make" -j2 check NODEPS=1 TESTED="$tested" CHECKED="$checked" SEARCHED= VALIDATED=unit/wheel \
+    >"$dir/log" 2>&1 || fail "make check fails in a release"
 tail -n 1 "$dir/log" | grep -qE '^[0-9]+ passed, 0 failed, [0-9]+ skipped$' || fail "its last line"
 for part in check/tree.*'git clone' check/replay.*xz-utils check/dlopen.*musl-tools \
     check/instructions.*valgrind check/header.*clang check/cmake.*cmake 'uv_loop.*libuv1-dev' \
