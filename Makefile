@@ -242,7 +242,8 @@ $(INTERNAL): $(LIB_O) $(O)/files
 	$(Q)$(AR) rcs $@ $(LIB_O)
 
 # For users: one object in which the hidden symbols are local, as they are in libhwt.so. Without
-# groups: a program with one of the same name would leave the local symbols of ours undefined.
+# groups: a program with one of the same name would leave the local symbols of ours undefined. By
+# the compiler's own linker, whatever -fuse-ld says: gold and older lld do not know that option.
 $(O)/libhwt.o: $(LIB_O) $(O)/files
 	$(call say,LD -r,$@)
 	$(Q)$(CC) $(AIMED) -r -nostdlib -Wl,--force-group-allocation -o $@ $(LIB_O)
